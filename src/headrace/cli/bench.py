@@ -10,15 +10,16 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, cast, get_args
+from typing import cast, get_args
 
 import click
 import msgspec
 
 from headrace.app import App, Durability
-from headrace.cli.output.render import console, echo, is_terminal, show, show_json
+from headrace.cli.output.render import console, echo, is_terminal, json_option, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.locate import locate
+from headrace.cli.target.option_types import setting
 from headrace.cli.target.store import sqlite_file
 from headrace.cli.worker.event_loop import loop_factory
 from headrace.core.errors import ConfigurationError
@@ -39,18 +40,14 @@ Say = Callable[[str], None]
 
 @click.command()
 @click.argument("target", required=False, metavar="[URL | MODULE:APP]")
-@click.option(
-    "--url", envvar="HEADRACE_URL", metavar="URL", help="The store; default: sqlite:///headrace.db."
-)
-@click.option(
-    "--durability",
-    envvar="HEADRACE_DURABILITY",
+@setting("url", metavar="URL", help="The store; default: sqlite:///headrace.db.")
+@setting(
+    "durability",
     type=click.Choice(get_args(Durability)),
     default="default",
-    show_default=True,
     help="How safely jobs are stored meanwhile.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 def bench(target: str | None, url: str | None, durability: str, as_json: bool) -> None:
     """Measure your store for a few seconds.
 
@@ -133,11 +130,10 @@ class BenchApps:
         self.ran = self.expected = 0
         self.all_ran = asyncio.Event()
         self.stamps: asyncio.Queue[float] = asyncio.Queue()
-        for app in (self.producer, self.consumer):
-            app.task(name="noop")(self._noop)
-            app.task(name="stamp")(self._stamp)
-        self.noop: Any = self.producer.tasks["noop"]
-        self.stamp: Any = self.producer.tasks["stamp"]
+        self.consumer.task(name="noop")(self._noop)
+        self.consumer.task(name="stamp")(self._stamp)
+        self.noop = self.producer.task(name="noop")(self._noop)
+        self.stamp = self.producer.task(name="stamp")(self._stamp)
 
     async def _noop(self) -> None:
         self.ran += 1

@@ -94,9 +94,9 @@ def completion(ctx: click.Context, shell: str) -> None:
 
     \b
     Examples:
-      eval "$(headrace completion bash)"                                   in ~/.bashrc
-      eval "$(headrace completion zsh)"                                    in ~/.zshrc
-      headrace completion fish > ~/.config/fish/completions/headrace.fish
+      eval "$(headrace completion bash)"       in ~/.bashrc
+      eval "$(headrace completion zsh)"        in ~/.zshrc
+      headrace completion fish | source        in ~/.config/fish/config.fish
     """
     kind = get_completion_class(shell)
     if kind is None:

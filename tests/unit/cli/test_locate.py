@@ -82,6 +82,15 @@ def test_a_module_that_fails_is_told_with_its_error(write: Write, text: str, com
         locate("shop_g:app")
 
 
+def test_the_line_of_the_error_is_named(write: Write) -> None:
+    write("shop_l", "from headrace import App, RetryPolicy\n\npolicy = RetryPolicy(tries=3)\n")
+    with pytest.raises(ConfigurationError, match=r"shop_l\.py, line 3\)$"):
+        locate("shop_l:app")
+    write("shop_m", "app =")
+    with pytest.raises(ConfigurationError, match=r"\(shop_m\.py, line 1\)$"):
+        locate("shop_m:app")
+
+
 def test_a_wrong_option_in_the_module_is_told_as_it_is(write: Write) -> None:
     write("shop_h", "from headrace import App\napp = App('mysql://')\n")
     with pytest.raises(ConfigurationError, match="'mysql://' is no store"):
@@ -102,5 +111,5 @@ def test_a_module_without_an_app_is_told_so(write: Write) -> None:
 
 def test_something_else_than_an_app_is_refused(write: Write) -> None:
     write("shop_k", "app = 7\n")
-    with pytest.raises(ConfigurationError, match="shop_k:app is a int, not an App"):
+    with pytest.raises(ConfigurationError, match="shop_k:app is no App: its type is int"):
         locate("shop_k:app")

@@ -22,9 +22,9 @@ def lines(listing: FittedTable, width: int) -> list[str]:
 def jobs_listing() -> FittedTable:
     listing = FittedTable(
         Column("id"),
-        Column("task", cut=True),
+        Column("task", keeps="end"),
         Column("attempts", right=True, spare=1),
-        Column("note", cut=True),
+        Column("note", keeps="start"),
     )
     listing.add("0" * 26, "shop.send_mail_to_all", "3", "ValueError: it could not be sent to anybody")
     return listing
@@ -40,22 +40,29 @@ def test_a_narrow_table_cuts_the_last_first_and_leaves_out_what_matters_least() 
     assert lines(jobs_listing(), 80)[-1] == (
         f"{'0' * 26}  shop.send_mail_to_all         3  ValueError: it cou…"
     )
-    assert lines(jobs_listing(), 58)[-1] == f"{'0' * 26}  shop.send_mai…  ValueError: i…"
+    assert lines(jobs_listing(), 58)[-1] == f"{'0' * 26}  …d_mail_to_all  ValueError: i…"
 
 
 def test_an_id_stays_whole_on_a_very_narrow_terminal() -> None:
-    assert lines(jobs_listing(), 45)[-1].startswith(f"{'0' * 26}  shop.")
+    assert lines(jobs_listing(), 45)[-1].startswith(f"{'0' * 26}  …l_to_all")
 
 
 def test_a_listing_gives_lines_of_one_width_for_a_screen() -> None:
     header, row = (line.plain for line in jobs_listing().lines(58))
     assert len(header) == len(row) == 58
-    assert row == f"{'0' * 26}  shop.send_mai…  ValueError: i…"
+    assert row == f"{'0' * 26}  …d_mail_to_all  ValueError: i…"
+
+
+def test_a_name_keeps_its_end_also_with_characters_of_two_columns() -> None:
+    listing = FittedTable(Column("task", keeps="end", least=6), Column("id"))
+    listing.add("店.注文.確認", "0" * 10)
+    assert lines(listing, 20)[-1] == f"…文.確認  {'0' * 10}"
+    assert lines(listing, 18)[-1] == f"….確認  {'0' * 10}"
 
 
 def test_a_column_keeps_its_least_before_others_are_left_out() -> None:
     def listing(least: int) -> FittedTable:
-        listing = FittedTable(Column("when", cut=True, least=least), Column("at", spare=1))
+        listing = FittedTable(Column("when", keeps="start", least=least), Column("at", spare=1))
         listing.add("0 9 * * mon-fri Europe/London", "2026-03-01 10:00:00")
         return listing
 

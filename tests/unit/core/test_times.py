@@ -107,3 +107,11 @@ def test_what_is_no_time_is_refused_with_the_zone_that_would_hold(text: str) -> 
         parse_time(text, UTC)
     with pytest.raises(ConfigurationError, match=r"is no time: write new, .* 2026-03-01 10:00$"):
         parse_start(text, None)
+
+
+@pytest.mark.parametrize("text", ["90", "1.5", "2026", "90 ago"])
+def test_a_number_without_a_unit_is_no_time(text: str) -> None:
+    with pytest.raises(ConfigurationError, match=r"has no unit: write 15m, 2h or 3d \(ago\), .* UTC$"):
+        parse_time(text, UTC)
+    with pytest.raises(ConfigurationError, match="has no unit: write new, beginning"):
+        parse_start(text, None)

@@ -165,6 +165,7 @@ async def test_a_group_is_paused_rewound_and_removed(shop: Shop, visitor: Visito
     assert "on" in await visitor.act("group-reset", **where, to="2h")
     assert await lag() == 3
     assert "is no time" in await visitor.act("group-reset", **where, to="soon")
+    assert "has no unit" in await visitor.act("group-reset", **where, to="90")
     assert "/actions/group-pause" in (await visitor.get("/topics/orders/audit")).text
     assert "is paused" in await visitor.act("group-pause", **where)
     assert "/actions/group-resume" in (await visitor.get("/topics/orders/audit")).text

@@ -142,6 +142,7 @@ async def test_a_search_finds_by_id_task_error_and_time(shop: Shop, visitor: Vis
     assert await found("since=2020-01-01&until=2020-01-02") == set()
     assert await found("text=add&state=retrying") == set()
     assert "is no time" in await text(visitor, "/queues/default?since=yesterday", 400)
+    assert "has no unit: write 15m, 2h or 3d (ago)" in await text(visitor, "/queues/default?since=90", 400)
 
 
 async def test_a_search_says_how_far_it_looked_and_goes_on(

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import socket
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
 from headrace.app import App
 from headrace.cli.output.render import echo
+from headrace.cli.target.option_types import setting
 from headrace.cli.target.store import on_store
 from headrace.cli.worker.event_loop import loop_factory
 from headrace.core.errors import ConfigurationError
@@ -19,47 +20,46 @@ from headrace.dashboard import asgi
 
 if TYPE_CHECKING:
     import uvicorn
+    from starlette.applications import Starlette
+
+
+#: Of the variables that set the options.
+PREFIX = "HEADRACE_DASHBOARD"
 
 
 @click.command()
 @on_store
-@click.option(
-    "--host",
-    envvar="HEADRACE_DASHBOARD_HOST",
-    default="127.0.0.1",
-    show_default=True,
-    metavar="ADDRESS",
-    help="Where to listen.",
-)
-@click.option(
-    "--port",
-    envvar="HEADRACE_DASHBOARD_PORT",
+@setting("host", prefix=PREFIX, default="127.0.0.1", metavar="ADDRESS", help="Where to listen.")
+@setting(
+    "port",
+    prefix=PREFIX,
     type=click.IntRange(0, 65_535),
     default=8400,
-    show_default=True,
+    metavar="PORT",
     help="0: any that is free.",
 )
-@click.option(
-    "--password",
-    envvar="HEADRACE_DASHBOARD_PASSWORD",
+@setting(
+    "password",
+    prefix=PREFIX,
     metavar="TEXT",
     show_envvar=True,
     help="Ask for it; needed for any address but this machine's own.",
 )
-@click.option(
-    "--trusted-proxies",
-    envvar="HEADRACE_DASHBOARD_TRUSTED_PROXIES",
+@setting(
+    "trusted-proxies",
+    prefix=PREFIX,
     default=",".join(LOOPBACK),
-    show_default=True,
     metavar="ADDRESSES",
     help="Proxies whose X-Forwarded-For and X-Forwarded-Proto are believed: addresses and networks, with "
     "commas between; '' for none.",
 )
-@click.option("--read-only", envvar="HEADRACE_DASHBOARD_READ_ONLY", is_flag=True, help="Change nothing.")
+@setting("read-only", prefix=PREFIX, is_flag=True, help="Change nothing.")
 def dashboard(
     app: App, host: str, port: int, password: str | None, trusted_proxies: str, read_only: bool
 ) -> None:
-    """Show queues, jobs, dead letters, schedules, topics and workers in a browser.
+    """Serve the dashboard, to look at a store in a browser.
+
+    Its pages show queues, jobs, dead letters, schedules, topics and workers.
 
     \b
     Examples:
@@ -81,7 +81,7 @@ def dashboard(
         runner.run(_serve(app, server, door))
 
 
-def _server(page: Any) -> uvicorn.Server:
+def _server(page: Starlette) -> uvicorn.Server:
     try:
         from .dashboard_server import DashboardServer
     except ModuleNotFoundError as error:

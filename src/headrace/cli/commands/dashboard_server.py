@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from types import FrameType
-from typing import Any, ClassVar, Final
+from typing import ClassVar, Final
 
 import uvicorn
+from starlette.applications import Starlette
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from headrace.dashboard.actions.forms import MOST_SECONDS
@@ -84,7 +85,7 @@ class LimitedProtocol(H11Protocol):
 class DashboardServer(uvicorn.Server):
     """Serves the dashboard until a signal comes."""
 
-    def __init__(self, page: Any) -> None:
+    def __init__(self, page: Starlette) -> None:
         super().__init__(
             uvicorn.Config(
                 page,

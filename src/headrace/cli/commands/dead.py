@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from functools import partial, wraps
 from itertools import chain, islice
-from typing import Any
+from typing import TypeVar
 
 import click
 import msgspec
@@ -15,20 +16,22 @@ from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import read_page, show_page
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import counted, echo, short, show, show_json
+from headrace.cli.output.render import counted, echo, json_list_option, json_option, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.place import known_groups, known_queues, place_options
-from headrace.cli.target.store import on_store, on_store_with
+from headrace.cli.target.store import Command, on_store, on_store_with
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.record import DeadLetter, JobStatus
 from headrace.core.values.times import ago
 from headrace.sync import SyncAdmin
 
-from .jobs import find_job, limit_option, only_one, tell_if_cut
+from .jobs import all_pages, find_job, limit_option, tell_if_cut
 from .listing_group import ListingGroup
 
-#: Dead letters asked of the store, replayed or discarded at once.
+#: Dead letters replayed or discarded at once.
 STEP = 200
+
+T = TypeVar("T")
 
 #: Queue or group → ids of its dead letters.
 Chosen = dict[Place, list[str]]
@@ -40,8 +43,6 @@ _reason_option = click.option(
     metavar="REASON",
     help=f"Only {', '.join(DeadReason)}.",
 )
-_all_option = click.option("--all", "everything", is_flag=True, help="All of them.")
-_dry_option = click.option("--dry-run", is_flag=True, help="Only list what would be done.")
 
 
 class LetterSelection(msgspec.Struct, frozen=True):
@@ -59,6 +60,32 @@ class LetterSelection(msgspec.Struct, frozen=True):
             raise click.UsageError("Say which: one ID or more, --queue, --topic, --task, --reason, or --all.")
         if self.ids and (self.task or self.reason or self.everything):
             raise click.UsageError("Give IDs, or --task, --reason and --all, not both.")
+
+
+def on_letters(command: Command) -> Command:
+    """Give a command the options that select dead letters; it is called with the app and the selection."""
+
+    @place_options
+    @_task_option
+    @_reason_option
+    @click.option("--all", "everything", is_flag=True, help="All of them.")
+    @click.option("--dry-run", is_flag=True, help="Only list what would be done.")
+    @yes_option
+    @json_option
+    @on_store_with("[ID...]")
+    @wraps(command)
+    def run(
+        app: App,
+        ids: tuple[str, ...],
+        place: Place,
+        task: str | None,
+        reason: str | None,
+        everything: bool,
+        **options: object,
+    ) -> None:
+        command(app, LetterSelection(ids, place, task, reason, everything), **options)
+
+    return run
 
 
 @click.group(cls=ListingGroup)
@@ -84,7 +111,7 @@ def dead() -> None:
 @_task_option
 @_reason_option
 @limit_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def list_dead(
     app: App, place: Place, task: str | None, reason: str | None, limit: int, as_json: bool
@@ -102,7 +129,7 @@ def list_dead(
         known_queues(admin, place.queue)
     if place.topic is not None:
         known_groups(admin, place)
-    found = [*islice(_letters(admin, **place.options, task=task, reason=reason), limit + 1)]
+    found = [*islice(_letters(app, place, task, reason), limit + 1)]
     if as_json:
         show_json([_document(letter) for letter in found[:limit]])
     elif found:
@@ -114,16 +141,16 @@ def list_dead(
 
 @dead.command("show")
 @place_options
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 @on_store_with("ID")
-def show_dead(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
+def show_dead(app: App, ids: tuple[str], place: Place, as_json: bool) -> None:
     """Show a dead letter: its arguments, its history and its error.
 
     \b
     Examples:
       headrace dead show shop:app 01m7f9vj79fnjrwh4myfs88p3r
     """
-    info = find_job(app, only_one(ids), place)
+    info = find_job(app, ids[0], place)
     if info.status is not JobStatus.DEAD:
         noun = "event" if info.topic else "job"
         raise click.ClickException(f"{noun} {info.id} is not dead: it is {info.status}")
@@ -131,15 +158,8 @@ def show_dead(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> No
 
 
 @dead.command("replay")
-@place_options
-@_task_option
-@_reason_option
-@_all_option
-@_dry_option
-@yes_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
-@on_store_with("[ID...]", least=0)
-def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
+@on_letters
+def replay(app: App, wish: LetterSelection, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Run dead letters again.
 
     Each keeps its id and starts with zero counts. An event goes to the group in which it died. The command
@@ -152,7 +172,6 @@ def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bo
       headrace dead replay shop:app --topic orders --group billing
       headrace dead replay shop:app --all --yes
     """
-    wish = LetterSelection(ids, **which)
     chosen, missing = _chosen(app, wish)
     if dry_run:
         _rehearse("replayed", chosen, missing, as_json)
@@ -160,25 +179,20 @@ def replay(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bo
     total = _count(chosen)
     if total and not wish.ids:
         confirm(f"Replay {counted(total, 'dead letter')}", yes=yes)
-    replayed, duplicates = 0, []
+    replayed = 0
+    duplicates: list[str] = []
     for answer in _in_steps("replaying", chosen, app.sync.admin.replay):
         replayed += int(answer)
         duplicates += answer.duplicates
     for id in duplicates:
         echo(f"{id} stays dead: another job holds its unique key by now", err=True)
-    _report("replayed", replayed, missing, as_json, duplicates=duplicates)
+    text = f"{counted(replayed, 'dead letter')} replayed"
+    _report(text, {"replayed": replayed, "duplicates": duplicates}, missing, as_json)
 
 
 @dead.command("discard")
-@place_options
-@_task_option
-@_reason_option
-@_all_option
-@_dry_option
-@yes_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
-@on_store_with("[ID...]", least=0)
-def discard(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: bool, **which: Any) -> None:
+@on_letters
+def discard(app: App, wish: LetterSelection, dry_run: bool, yes: bool, as_json: bool) -> None:
     """Remove dead letters for good, after a question.
 
     \b
@@ -187,41 +201,36 @@ def discard(app: App, ids: tuple[str, ...], dry_run: bool, yes: bool, as_json: b
       headrace dead discard shop:app --reason invalid --dry-run
       headrace dead discard shop:app --queue mails --yes
     """
-    chosen, missing = _chosen(app, LetterSelection(ids, **which))
+    chosen, missing = _chosen(app, wish)
     if dry_run:
         _rehearse("discarded", chosen, missing, as_json)
         return
     if total := _count(chosen):
         confirm(f"Discard {counted(total, 'dead letter')} for good", yes=yes)
-    _report("discarded", sum(_in_steps("discarding", chosen, app.sync.admin.discard)), missing, as_json)
+    discarded = sum(_in_steps("discarding", chosen, app.sync.admin.discard))
+    _report(f"{counted(discarded, 'dead letter')} discarded", {"discarded": discarded}, missing, as_json)
 
 
-def _letters(admin: SyncAdmin, **only: str | None) -> Iterator[DeadLetter]:
-    cursor: str | None = None
-    while True:
-        page = admin.dead(**only, cursor=cursor, limit=STEP)
-        yield from page
-        cursor = page.cursor
-        if cursor is None:
-            return
+def _letters(app: App, place: Place, task: str | None, reason: str | None) -> Iterator[DeadLetter]:
+    return all_pages(partial(app.sync.admin.dead, **place.options, task=task, reason=reason))
 
 
-def _document(letter: DeadLetter) -> dict[str, Any]:
+def _document(letter: DeadLetter) -> dict[str, object]:
     """A dead letter as `--json` lists it. Its bytes are left out: `show` has the arguments."""
     document = msgspec.structs.asdict(letter)
-    document["payload_size"] = len(document.pop("payload"))
-    return document
+    del document["payload"]
+    return document | {"payload_size": len(letter.payload)}
 
 
 def _table(found: list[DeadLetter]) -> FittedTable:
     listing = FittedTable(
         Column("id"),
-        Column("task", cut=True),
-        Column("from", cut=True, spare=1),
+        Column("task", keeps="end"),
+        Column("from", keeps="end", spare=1),
         Column("reason"),
         Column("attempts", right=True, spare=3),
         Column("died", right=True, spare=2),
-        Column("error", cut=True),
+        Column("error", keeps="start"),
     )
     for letter in found:
         error = f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error
@@ -244,7 +253,7 @@ def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
     chosen: Chosen = defaultdict(list)
     missing: list[str] = []
     if not wish.ids:
-        for letter in _letters(admin, **wish.place.options, task=wish.task, reason=wish.reason):
+        for letter in _letters(app, wish.place, wish.task, wish.reason):
             chosen[place_of(letter)].append(letter.id)
     for id in dict.fromkeys(wish.ids):
         places = _where_dead(admin, id, wish.place)
@@ -271,7 +280,7 @@ def _count(chosen: Chosen) -> int:
     return sum(map(len, chosen.values()))
 
 
-def _in_steps(what: str, chosen: Chosen, act: Callable[..., Any]) -> Iterator[Any]:
+def _in_steps(what: str, chosen: Chosen, act: Callable[..., T]) -> Iterator[T]:
     """The answer of each step. Shows the progress."""
     with ProgressBar(what, _count(chosen)) as steps:
         for place, ids in chosen.items():
@@ -294,11 +303,11 @@ def _rehearse(done: str, chosen: Chosen, missing: list[str], as_json: bool) -> N
     _fail_if_missing(missing)
 
 
-def _report(done: str, number: int, missing: list[str], as_json: bool, **more: Any) -> None:
+def _report(text: str, document: dict[str, object], missing: list[str], as_json: bool) -> None:
     if as_json:
-        show_json({done: number, **more, "missing": missing})
+        show_json({**document, "missing": missing})
     else:
-        echo(f"{counted(number, 'dead letter')} {done}")
+        echo(text)
     _fail_if_missing(missing)
 
 

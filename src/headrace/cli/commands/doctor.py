@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.app import App
-from headrace.cli.output.render import counted, printable, show, show_json
+from headrace.cli.output.render import counted, json_option, printable, show, show_json
 from headrace.cli.target.store import on_store
 from headrace.core.errors import HeadraceError
 from headrace.core.records.findings import Finding, Level, fail
@@ -20,7 +20,7 @@ _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 @on_store
 def doctor(app: App, as_json: bool) -> None:
     """Examine a store, its queues and its workers.

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, TypedDict, Unpack, cast
 
 import click
 import msgspec
 
 from headrace.app import App
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import compact_json, counted, echo, show_json
+from headrace.cli.output.render import compact_json, counted, echo, json_option, show_json
 from headrace.cli.target.arguments import call_from_json
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
@@ -27,6 +27,7 @@ from headrace.core.errors import (
 from headrace.core.messages.message import PRIORITIES
 from headrace.core.records.record import JobStatus
 from headrace.jobs.job import Job
+from headrace.jobs.options import CallOverrides
 from headrace.jobs.task import Call, Task
 
 #: Jobs stored at once; the bar moves as often.
@@ -37,7 +38,7 @@ STEP = 500
 @click.argument("target", metavar="MODULE:APP")
 @click.argument("task")
 @click.argument("arguments", metavar="[JSON]", required=False)
-@click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90, 15m, 2h, 3d; default: now.")
+@click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90 (seconds), 15m, 2h or 3d.")
 @click.option("--queue", metavar="QUEUE", help="Another queue than the task's.")
 @click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Another priority than the task's.")
 @click.option("--unique-key", metavar="KEY", help="Do nothing when a job with this key waits or runs.")
@@ -51,21 +52,22 @@ STEP = 500
 @click.option("--wait", is_flag=True, help="Wait for the end and print the result.")
 @click.option(
     "--timeout",
+    "longest",
     envvar="HEADRACE_TIMEOUT",
     type=span_option,
     metavar="SPAN",
     help="With --wait: no longer than this.",
 )
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 def enqueue(
     target: str,
     task: str,
     arguments: str | None,
     source: str | None,
     wait: bool,
-    timeout: float | None,
+    longest: float | None,
     as_json: bool,
-    **options: Any,
+    **options: Unpack[CallOverrides],
 ) -> None:
     """Store a job of TASK, and print its id.
 
@@ -80,7 +82,7 @@ def enqueue(
       headrace enqueue shop:app add '[2, 3]' --wait --timeout 30
       headrace enqueue shop:app add --from numbers.jsonl --queue slow
     """
-    given = {name: value for name, value in options.items() if value is not None}
+    given = cast(CallOverrides, {name: value for name, value in options.items() if value is not None})
     if source is not None:
         _check_many(arguments is not None, wait, given)
         _enqueue_many(target, task, source, given, as_json=as_json)
@@ -88,19 +90,29 @@ def enqueue(
     with opened(located(target)) as app:
         call = call_from_json(find_task(app, task, target), arguments)
         job = _stored(app, call.with_(**given))
-        document = {"id": job.id, "task": job.task, "queue": job.queue, "duplicate": job.duplicate}
         if not as_json:
             _tell(job)
-        if wait:
-            document |= _waited(app, job, timeout)
+        end = _waited(app, job, longest) if wait else JobEnd()
         if as_json:
-            show_json(document)
+            stored = {"id": job.id, "task": job.task, "queue": job.queue, "duplicate": job.duplicate}
+            show_json(stored | end)
         elif wait:
-            _tell_end(document)
-    raise click.exceptions.Exit(_exit_code(document))
+            _tell_end(end)
+    raise click.exceptions.Exit(1 if "error" in end else 0)
 
 
-def _check_many(arguments: bool, wait: bool, given: dict[str, Any]) -> None:
+class JobEnd(TypedDict, total=False):
+    """How a job ended, as fields of a document."""
+
+    status: JobStatus
+    result: object
+    note: str
+    error: str
+    reason: str
+    traceback: str
+
+
+def _check_many(arguments: bool, wait: bool, given: CallOverrides) -> None:
     """What makes sense for one job only."""
     said = {"JSON": arguments, "--wait": wait}
     said |= {"--job-id": "job_id" in given, "--unique-key": "unique_key" in given}
@@ -108,7 +120,7 @@ def _check_many(arguments: bool, wait: bool, given: dict[str, Any]) -> None:
         raise click.UsageError(f"{' and '.join(wrong)} cannot be given with --from.")
 
 
-def _enqueue_many(target: str, task: str, source: str, given: dict[str, Any], *, as_json: bool) -> None:
+def _enqueue_many(target: str, task: str, source: str, given: CallOverrides, *, as_json: bool) -> None:
     with opened(located(target)) as app:
         found = find_task(app, task, target)
         stored = store_lines(app, found, read_lines(source), given)
@@ -151,8 +163,7 @@ def _tell(job: Job[Any]) -> None:
         echo("This job was already there; nothing was added.", err=True)
 
 
-def _waited(app: App, job: Job[Any], timeout: float | None) -> dict[str, Any]:
-    """How it ended, as the fields of a document."""
+def _waited(app: App, job: Job[Any], timeout: float | None) -> JobEnd:
     try:
         status = app.sync.wait(job, timeout)
     except ResultTimeout as error:
@@ -175,20 +186,16 @@ def _waited(app: App, job: Job[Any], timeout: float | None) -> dict[str, Any]:
         return {"status": status, "result": None, "note": "no result is kept"}
 
 
-def _tell_end(document: dict[str, Any]) -> None:
-    if "error" not in document:
-        echo(compact_json(document["result"]))
-        if "note" in document:
-            echo(f"It has succeeded; {document['note']}.", err=True)
+def _tell_end(end: JobEnd) -> None:
+    if "error" not in end:
+        echo(compact_json(end["result"]))
+        if "note" in end:
+            echo(f"It has succeeded; {end['note']}.", err=True)
         return
-    if document.get("traceback"):
-        echo(document["traceback"].rstrip(), err=True)
-    dead = f"dead ({document['reason']}): " if document.get("reason") else ""
-    echo(f"Error: {dead}{document['error']}", err=True)
-
-
-def _exit_code(document: dict[str, Any]) -> int:
-    return 1 if "error" in document else 0
+    if traceback := end.get("traceback"):
+        echo(traceback.rstrip(), err=True)
+    dead = f"dead ({reason}): " if (reason := end.get("reason")) else ""
+    echo(f"Error: {dead}{end['error']}", err=True)
 
 
 class BulkResult(msgspec.Struct, frozen=True):
@@ -215,7 +222,7 @@ def read_lines(path: str) -> list[str]:
     return text.split("\n")
 
 
-def store_lines(app: App, task: Task[Any, Any], lines: Sequence[str], options: dict[str, Any]) -> BulkResult:
+def store_lines(app: App, task: Task[Any, Any], lines: Sequence[str], options: CallOverrides) -> BulkResult:
     """Check all lines first. Then store a job for each line that is not empty."""
     _check_lines(task, lines)
     lines = [line for line in lines if line.strip()]

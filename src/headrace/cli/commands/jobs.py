@@ -3,20 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice
+from typing import TypeVar
 
 import click
 
 from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.cli.output.job_page import job_document, read_page, show_page
-from headrace.cli.output.render import echo, progress_text, short, show, show_json, status_text
+from headrace.cli.output.render import (
+    echo,
+    json_list_option,
+    json_option,
+    progress_text,
+    short,
+    show,
+    show_json,
+    status_text,
+)
 from headrace.cli.output.table import Column, FittedTable
-from headrace.cli.target.option_types import span_option
+from headrace.cli.target.option_types import setting, span_option
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.records.job_info import JobInfo, newest_first
-from headrace.core.records.record import JobStatus
+from headrace.core.records.record import JobStatus, Page
 from headrace.core.values.times import age_text, ago, seconds_since
 from headrace.sync import SyncAdmin
 
@@ -34,18 +45,12 @@ ORDER = (
     JobStatus.SUCCEEDED,
 )
 
-#: Jobs asked of the store at once.
+#: Jobs or dead letters asked of the store at once.
 PAGE = 200
 
-limit_option = click.option(
-    "--limit",
-    envvar="HEADRACE_LIMIT",
-    type=click.IntRange(1),
-    default=50,
-    metavar="N",
-    show_default=True,
-    help="At most so many.",
-)
+T = TypeVar("T")
+
+limit_option = setting("limit", type=click.IntRange(1), default=50, metavar="N", help="At most so many.")
 
 
 @click.group(cls=ListingGroup)
@@ -77,11 +82,11 @@ def jobs() -> None:
     "--older-than",
     type=span_option,
     metavar="SPAN",
-    help="Enqueued (or ended) before: 90, 15m, 2h or 3d ago.",
+    help="Enqueued (or ended) before: 90 (seconds), 15m, 2h or 3d ago.",
 )
 @click.option("--newer-than", type=span_option, metavar="SPAN", help="Enqueued (or ended) since.")
 @limit_option
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def list_jobs(
     app: App,
@@ -94,7 +99,7 @@ def list_jobs(
     limit: int,
     as_json: bool,
 ) -> None:
-    """List jobs: running ones, then the newest of those that wait or have ended.
+    """List jobs: running ones first, then the newest.
 
     Jobs that ended are listed for as long as the store keeps their result. With --topic, the events that its
     groups hold are listed instead.
@@ -127,9 +132,9 @@ def list_jobs(
 
 @jobs.command("show")
 @place_options
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+@json_option
 @on_store_with("ID")
-def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> None:
+def show_job(app: App, ids: tuple[str], place: Place, as_json: bool) -> None:
     """Show a job: its arguments, its history, and its result or error.
 
     \b
@@ -137,7 +142,7 @@ def show_job(app: App, ids: tuple[str, ...], place: Place, as_json: bool) -> Non
       headrace jobs show shop:app 01m7f9vj79fnjrwh4myfs88p3r
       headrace jobs show --url sqlite:///jobs.db 01m7f9vj79fnjrwh4myfs88p3r --json
     """
-    show_page(app, read_page(app, find_job(app, only_one(ids), place)), as_json=as_json)
+    show_page(app, read_page(app, find_job(app, ids[0], place)), as_json=as_json)
 
 
 @click.command()
@@ -151,7 +156,8 @@ def cancel(app: App, ids: tuple[str, ...], place: Place) -> None:
     \b
     Examples:
       headrace cancel shop:app 01m7f9vj79fnjrwh4myfs88p3r
-      headrace jobs shop:app --task shop.add --json | jq -r '.[].id' | xargs headrace cancel shop:app
+      headrace jobs shop:app --task shop.add --json | jq -r '.[].id' |
+        xargs headrace cancel shop:app
     """
     _each(ids, lambda id: _cancelled(app, id, place))
 
@@ -181,12 +187,6 @@ def find_job(app: App, id: str, place: Place) -> JobInfo:
     return info
 
 
-def only_one(ids: tuple[str, ...]) -> str:
-    if len(ids) > 1:
-        raise click.UsageError(f"one ID is wanted, not {' '.join(ids)}")
-    return ids[0]
-
-
 def tell_if_cut(cut: bool, limit: int) -> None:
     if cut:
         echo(f"… there are more than these {limit:,}; --limit shows more", err=True)
@@ -199,7 +199,7 @@ def _matching(
     seen: set[tuple[Place, str]] = set()
     for state in states:
         for place in places:
-            for info in _pages(admin, place, state, task):
+            for info in all_pages(partial(admin.jobs, **place.options, state=state, task=task)):
                 if (place, info.id) not in seen:
                     seen.add((place, info.id))
                     yield info
@@ -217,10 +217,11 @@ def _holding(
     return (info for info in _matching(admin, places, states, task) if info.unique_key == key)
 
 
-def _pages(admin: SyncAdmin, place: Place, state: JobStatus, task: str | None) -> Iterator[JobInfo]:
+def all_pages(ask: Callable[..., Page[T]]) -> Iterator[T]:
+    """All that a listing of the admin has, a page after the other."""
     cursor: str | None = None
     while True:
-        page = admin.jobs(**place.options, state=state, task=task, cursor=cursor, limit=PAGE)
+        page = ask(cursor=cursor, limit=PAGE)
         yield from page
         cursor = page.cursor
         if cursor is None:
@@ -244,11 +245,11 @@ def _table(found: list[JobInfo]) -> FittedTable:
     listing = FittedTable(
         Column("id"),
         Column("status"),
-        Column("kind" if events else "task", cut=True),
-        Column("group" if events else "queue", cut=True, spare=1),
+        Column("kind" if events else "task", keeps="end"),
+        Column("group" if events else "queue", keeps="end", spare=1),
         Column("attempts", right=True, spare=3),
         Column("enqueued", right=True, spare=2),
-        Column("note", cut=True),
+        Column("note", keeps="start", least=18),
     )
     for info in found:
         listing.add(
@@ -275,7 +276,7 @@ def _remark(info: JobInfo) -> str:
         case JobStatus.RETRYING:
             return f"due {ago(info.due_at)}: {error}"
         case JobStatus.DEAD:
-            return f"{info.reason}: {error}"
+            return f"{error} ({info.reason})" if error else info.reason
         case JobStatus.QUEUED:
             return error
         case _:

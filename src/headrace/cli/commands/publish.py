@@ -3,26 +3,31 @@
 from __future__ import annotations
 
 import sys
-from typing import Any
+from typing import Any, Unpack
 
 import click
 
 from headrace.app import App
-from headrace.cli.output.render import echo, show_json
+from headrace.cli.output.render import echo, json_option, show_json
 from headrace.cli.target.arguments import payload_from_json
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError, PayloadError
+from headrace.events.encoder import EventDraft
 from headrace.events.event import Duplicate, Refused
+from headrace.events.options import EventOptions
 from headrace.events.topic import Topic
 
 
-def _header(text: str) -> tuple[str, str]:
-    name, found, value = text.partition("=")
-    if not found or not name:
-        raise click.BadParameter(f"{text!r} is no header: write NAME=VALUE")
-    return name, value
+def _headers(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> dict[str, str] | None:
+    headers = {}
+    for text in texts:
+        name, found, value = text.partition("=")
+        if not found or not name:
+            raise click.BadParameter(f"{text!r} is no header: write NAME=VALUE")
+        headers[name] = value
+    return headers or None
 
 
 @click.command()
@@ -31,25 +36,20 @@ def _header(text: str) -> tuple[str, str]:
 @click.argument("payload", metavar="JSON")
 @click.option("--key", metavar="KEY", help="Events with the same key keep their order.")
 @click.option(
-    "--header", "headers", type=_header, multiple=True, metavar="NAME=VALUE", help="May be repeated."
+    "--header", "headers", multiple=True, callback=_headers, metavar="NAME=VALUE", help="May be repeated."
 )
 @click.option("--kind", metavar="KIND", help="What sort of event; default: the name of its type.")
 @click.option("--source", metavar="SOURCE", help="Where it comes from.")
-@click.option("--delay", type=span_option, metavar="SPAN", help="Deliver it after 90, 15m, 2h, 3d.")
+@click.option(
+    "--delay", type=span_option, metavar="SPAN", help="Deliver it after 90 (seconds), 15m, 2h or 3d."
+)
 @click.option("--expires", type=span_option, metavar="SPAN", help="Deliver it no later than after this.")
 @click.option(
     "--idempotency-key", metavar="KEY", help="Do nothing when an event with this key was stored recently."
 )
 @click.option("--correlation-id", metavar="ID", help="An id of the request or process that it belongs to.")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
-def publish(
-    target: str,
-    topic: str,
-    payload: str,
-    headers: tuple[tuple[str, str], ...],
-    as_json: bool,
-    **options: Any,
-) -> None:
+@json_option
+def publish(target: str, topic: str, payload: str, as_json: bool, **options: Unpack[EventOptions]) -> None:
     """Store an event of TOPIC, and print its id.
 
     JSON is the payload; - reads it from standard input. It is converted to the type of the topic. Nothing is
@@ -58,13 +58,13 @@ def publish(
     \b
     Examples:
       headrace publish shop:app orders '{"order_id": 7}' --key customer-3
-      headrace publish shop:app orders '{"order_id": 7}' --header source=web --delay 10m
+      headrace publish shop:app orders '{"order_id": 7}' --delay 10m
       headrace publish shop:app orders - --idempotency-key order-7 < order.json
     """
     with opened(located(target)) as app:
         found = find_topic(app, topic, target)
         event = payload_from_json(found, sys.stdin.read() if payload == "-" else payload)
-        id, duplicate = _stored(app, found, event, {**options, "headers": dict(headers) or None})
+        id, duplicate = _stored(app, found, found.message(event, **options))
     if as_json:
         show_json({"id": id, "topic": found.name, "duplicate": duplicate})
         return
@@ -83,8 +83,8 @@ def find_topic(app: App, name: str, target: str) -> Topic[Any]:
     raise ConfigurationError(unknown("topic", name, declared, owner=target))
 
 
-def _stored(app: App, topic: Topic[Any], event: Any, options: dict[str, Any]) -> tuple[str, bool]:
-    [outcome] = app.sync.publish_many(topic, [topic.message(event, **options)])
+def _stored(app: App, topic: Topic[Any], event: EventDraft[Any]) -> tuple[str, bool]:
+    [outcome] = app.sync.publish_many(topic, [event])
     if isinstance(outcome, Refused):
         if isinstance(outcome.error, PayloadError):
             raise ConfigurationError(str(outcome.error)) from outcome.error

@@ -75,7 +75,7 @@ def purge(app: App, queues: tuple[str, ...], dry_run: bool, yes: bool) -> None:
 def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
     total = _waiting(queue)
     if not total:
-        echo(f"{queue.name} is empty: nothing to cancel")
+        echo(f"{queue.name} has no waiting jobs: nothing to cancel")
         return
     what = f"{counted(total, 'job')} of {queue.name} ({_parts(queue)})"
     if dry_run:
@@ -93,8 +93,8 @@ def _purge(app: App, queue: QueueInfo, *, dry_run: bool, yes: bool) -> None:
 
 @click.command()
 @yes_option
-@on_store_with("QUEUE PARTITIONS", least=2)
-def split(app: App, names: tuple[str, ...], yes: bool) -> None:
+@on_store_with("QUEUE PARTITIONS")
+def split(app: App, names: tuple[str, str], yes: bool) -> None:
     """Change the number of partitions of a queue, after a question.
 
     Jobs can be enqueued and run meanwhile. Jobs that wait already stay in their part until they are done; new
@@ -105,7 +105,10 @@ def split(app: App, names: tuple[str, ...], yes: bool) -> None:
       headrace split shop:app mails 8
       headrace split shop:app mails 1 --yes
     """
-    queue, partitions = names[0], _number_of_parts(names)
+    queue, number = names
+    if not number.isdecimal():
+        raise click.UsageError(f"PARTITIONS is a number, not {number!r}.")
+    partitions = checked_partitions(int(number))
     known = _known(app, queue)
     if known.partitions == partitions:
         echo(f"{queue} has {counted(partitions, 'partition')} already")
@@ -113,12 +116,6 @@ def split(app: App, names: tuple[str, ...], yes: bool) -> None:
     confirm(f"Change {queue} from {counted(known.partitions, 'partition')} to {partitions}", yes=yes)
     app.sync.admin.split(queue, partitions)
     echo(f"new jobs of {queue} go to {counted(partitions, 'partition')}")
-
-
-def _number_of_parts(names: tuple[str, ...]) -> int:
-    if len(names) != 2 or not names[1].isdecimal():
-        raise click.UsageError(f"a QUEUE and a number of PARTITIONS are wanted, not {' '.join(names)}")
-    return checked_partitions(int(names[1]))
 
 
 def _in_background(app: App, queue: str) -> Future[Counted]:
@@ -141,7 +138,7 @@ def _remark_unknown(app: App, name: str) -> None:
     known = [queue.name for queue in app.sync.admin.queues()]
     declared = [task.options.queue for task in app.tasks.values()]
     if name not in (*known, *declared):
-        remark(unknown("queue", name, known))
+        remark(unknown("queue", name, {*known, *declared}))
 
 
 def _waiting(queue: QueueInfo) -> int:

@@ -7,15 +7,13 @@ from rich.text import Text
 
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
-from headrace.cli.output.render import clock_time, echo, short, show, show_json
+from headrace.cli.output.render import clock_time, echo, json_list_option, json_option, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store, on_store_with
-from headrace.core.values.times import ago
+from headrace.core.values.times import ago, parse_span, span
 from headrace.jobs.schedules import ScheduleInfo
 
 from .listing_group import ListingGroup
-
-_json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
 
 
 @click.group(cls=ListingGroup)
@@ -34,7 +32,7 @@ def schedules() -> None:
 
 
 @schedules.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def list_schedules(app: App, as_json: bool) -> None:
     """List schedules by name, with the last and the next time.
@@ -54,7 +52,7 @@ def list_schedules(app: App, as_json: bool) -> None:
 
 
 @schedules.command()
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def run(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Enqueue the job of a schedule now; prints its id.
@@ -74,7 +72,7 @@ def run(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @schedules.command()
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Pause a schedule: it makes no jobs until it is resumed.
@@ -93,7 +91,7 @@ def pause(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 
 @schedules.command()
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
     """Resume a paused schedule.
@@ -113,7 +111,7 @@ def resume(app: App, names: tuple[str, ...], as_json: bool) -> None:
 
 @schedules.command()
 @yes_option
-@_json_option
+@json_option
 @on_store_with("NAME...")
 def remove(app: App, names: tuple[str, ...], yes: bool, as_json: bool) -> None:
     """Remove a schedule that was added at run time, after a question.
@@ -141,12 +139,12 @@ def _tell(line: str, as_json: bool) -> None:
 def _table(found: list[ScheduleInfo]) -> FittedTable:
     listing = FittedTable(
         Column("schedule"),
-        Column("when", cut=True, least=30),
+        Column("when", keeps="start", least=30),
         Column("next", right=True),
         Column("at", spare=3),
         Column("last", right=True, spare=1),
-        Column("task", cut=True, spare=4),
-        Column("queue", cut=True, spare=2),
+        Column("task", keeps="end", spare=4),
+        Column("queue", keeps="end", spare=2),
     )
     for info in found:
         listing.add(
@@ -164,4 +162,8 @@ def _table(found: list[ScheduleInfo]) -> FittedTable:
 def _when(info: ScheduleInfo) -> str:
     if info.cron is not None:
         return f"{info.cron} {info.tz}"
-    return "in the code" if info.every is None else f"every {info.every:g} s"
+    if info.every is None:
+        return "in the code"
+    # Rounded only where nothing is lost: 3600 s are 60 min, and 3601 s are not.
+    rounded = span(info.every)
+    return f"every {rounded if parse_span(rounded) == info.every else f'{info.every:g} s'}"

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from headrace.admin import QueueInfo, TopicInfo, Traffic
+from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
 from headrace.app import App
 from headrace.cli.output.render import number_text
 from headrace.cli.output.table import Column, FittedTable
@@ -38,7 +37,9 @@ class Snapshot(msgspec.Struct, frozen=True):
 def snapshot(app: App) -> Snapshot:
     """Read the store once."""
     admin = app.sync.admin
-    return Snapshot(app.description, datetime.now(UTC), admin.queues(), admin.topics(), admin.workers())
+    queues, topics, workers = admin.queues(), admin.topics(), admin.workers()
+    # The name of the store last: its version is known when it has answered.
+    return Snapshot(app.description, datetime.now(UTC), queues, topics, workers)
 
 
 async def look(app: App) -> Snapshot:
@@ -46,14 +47,9 @@ async def look(app: App) -> Snapshot:
     raises at once."""
     admin = app.admin
     with without_retries():
-        return Snapshot(
-            app.description,
-            datetime.now(UTC),
-            await admin.queues(),
-            await admin.topics(),
-            await admin.workers(),
-            await admin.traffic(),
-        )
+        queues, topics = await admin.queues(), await admin.topics()
+        workers, traffic = await admin.workers(), await admin.traffic()
+        return Snapshot(app.description, datetime.now(UTC), queues, topics, workers, traffic)
 
 
 def snapshot_view(seen: Snapshot) -> RenderableType:
@@ -67,7 +63,7 @@ def snapshot_view(seen: Snapshot) -> RenderableType:
     return Group(*parts, "", Text(summary(seen.workers), style=style))
 
 
-def snapshot_document(seen: Snapshot) -> dict[str, Any]:
+def snapshot_document(seen: Snapshot) -> dict[str, object]:
     """A document for a program."""
     return {
         "store": seen.store,
@@ -78,21 +74,28 @@ def snapshot_document(seen: Snapshot) -> dict[str, Any]:
     }
 
 
+def state_cells(info: QueueInfo | GroupInfo) -> list[str | Text]:
+    """What a queue or a group holds besides waiting jobs, and since when the first of those waits."""
+    return [
+        number_text(info.running, "green"),
+        number_text(info.scheduled),
+        number_text(info.retrying, "yellow"),
+        number_text(info.dead, "red"),
+        age_text(info.oldest),
+    ]
+
+
 def _table(queues: list[QueueInfo]) -> FittedTable:
     paused = (Column(""),) if any(queue.paused for queue in queues) else ()
     parts = (Column("parts", right=True, spare=4),) if any(queue.partitions > 1 for queue in queues) else ()
     numbers = (Column(name, right=True, spare=spare) for name, spare in _NUMBERS.items())
-    listing = FittedTable(Column("queue", cut=True), *parts, *numbers, *paused)
+    listing = FittedTable(Column("queue", keeps="end"), *parts, *numbers, *paused)
     for queue in queues:
         listing.add(
             queue.name,
             *(number_text(queue.partitions) for _ in parts),
             number_text(queue.queued),
-            number_text(queue.running, "green"),
-            number_text(queue.scheduled),
-            number_text(queue.retrying, "yellow"),
-            number_text(queue.dead, "red"),
-            age_text(queue.oldest),
+            *state_cells(queue),
             *(Text("paused" if queue.paused else "", style="yellow") for _ in paused),
         )
     return listing

@@ -6,7 +6,7 @@ import click
 
 from headrace.app import App
 from headrace.cli.output.render import show, show_json
-from headrace.cli.target.option_types import span_option
+from headrace.cli.target.option_types import setting, span_option
 from headrace.cli.target.store import on_store
 from headrace.cli.watch import watch as watch_store
 
@@ -25,12 +25,10 @@ def _interval(text: str) -> float:
 
 @click.command()
 @click.option("--watch", is_flag=True, help="Keep it up to date, with graphs and keys, until q or Ctrl-C.")
-@click.option(
-    "--interval",
-    envvar="HEADRACE_INTERVAL",
+@setting(
+    "interval",
     type=_interval,
     default="1s",
-    show_default=True,
     metavar="SPAN",
     help="With --watch: how often to read the store.",
 )

@@ -18,7 +18,6 @@ from headrace.cli.output.render import (
     console,
     echo,
     is_terminal,
-    json_line,
     one_line,
     short,
 )
@@ -41,7 +40,7 @@ from .topics import known_group
 @on_store_with("TOPIC")
 def tail(
     app: App,
-    names: tuple[str, ...],
+    names: tuple[str],
     since: str | datetime | None,
     group: str | None,
     limit: int | None,
@@ -59,8 +58,6 @@ def tail(
       headrace tail shop:app orders --group billing
       headrace tail shop:app orders --since beginning --no-follow --json
     """
-    if len(names) > 1:
-        raise click.UsageError(f"one TOPIC is wanted, not {' '.join(names)}")
     if since is not None and group is not None:
         raise click.UsageError("Give --since or --group, not both: the group says where to begin.")
     [topic] = names
@@ -92,7 +89,7 @@ def _print(events: Iterator[EventInfo], *, as_json: bool) -> None:
     out = console()
     for event in events:
         if as_json:
-            echo(json_line(msgspec.structs.asdict(event)))
+            echo(compact_json(msgspec.structs.asdict(event)))
         else:
             out.print(_line(event), soft_wrap=True)
 

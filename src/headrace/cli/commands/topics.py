@@ -10,7 +10,15 @@ from rich.text import Text
 from headrace.admin import GroupInfo, TopicInfo
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
-from headrace.cli.output.render import clock_time, counted, echo, number_text, show, show_json
+from headrace.cli.output.render import (
+    clock_time,
+    counted,
+    echo,
+    json_list_option,
+    number_text,
+    show,
+    show_json,
+)
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.option_types import start_option
 from headrace.cli.target.place import remark
@@ -38,7 +46,7 @@ def topics() -> None:
 
 
 @topics.command("list")
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def list_topics(app: App, as_json: bool) -> None:
     """List topics by name, each with its groups.
@@ -63,8 +71,8 @@ def list_topics(app: App, as_json: bool) -> None:
 @topics.command()
 @click.option("--to", type=start_option, required=True, metavar="START", help=f"Where to: {START_FORMS}.")
 @yes_option
-@on_store_with("TOPIC GROUP", least=2)
-def reset(app: App, names: tuple[str, ...], to: str | datetime, yes: bool) -> None:
+@on_store_with("TOPIC GROUP")
+def reset(app: App, names: tuple[str, str], to: str | datetime, yes: bool) -> None:
     """Set the position of a group in its topic, after a question.
 
     When it goes back, it handles events again that it has handled before. When it goes ahead, it never sees
@@ -77,7 +85,7 @@ def reset(app: App, names: tuple[str, ...], to: str | datetime, yes: bool) -> No
       headrace topics reset shop:app orders billing --to new
       headrace topics reset shop:app orders billing --to 2026-03-01T10:00:00Z
     """
-    topic, group = _two(names)
+    topic, group = names
     known_group(app, topic, group)
     confirm(f"Have group {group} of {topic} read {_from(to)}", yes=yes)
     app.sync.admin.reset_group(topic, group, to=to)
@@ -86,8 +94,8 @@ def reset(app: App, names: tuple[str, ...], to: str | datetime, yes: bool) -> No
 
 @topics.command()
 @yes_option
-@on_store_with("TOPIC GROUP", least=2)
-def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
+@on_store_with("TOPIC GROUP")
+def remove(app: App, names: tuple[str, str], yes: bool) -> None:
     """Remove a group with all events that it holds, after a question.
 
     Its dead letters are removed too. The topic's events stay. A worker that starts with a subscription of
@@ -98,7 +106,7 @@ def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
       headrace topics remove shop:app orders billing
       headrace topics remove shop:app orders billing --yes
     """
-    topic, group = _two(names)
+    topic, group = names
     confirm(_removal(topic, known_group(app, topic, group)), yes=yes)
     served = any(f"{topic}/{group}" in worker.groups for worker in app.sync.admin.workers())
     if not app.sync.admin.remove_group(topic, group):
@@ -109,8 +117,8 @@ def remove(app: App, names: tuple[str, ...], yes: bool) -> None:
 
 
 @topics.command()
-@on_store_with("TOPIC GROUP", least=2)
-def pause(app: App, names: tuple[str, ...]) -> None:
+@on_store_with("TOPIC GROUP")
+def pause(app: App, names: tuple[str, str]) -> None:
     """Hand no more events to a group.
 
     This holds for every worker. Handlers that run go on, other groups are not changed, and events can still
@@ -120,22 +128,22 @@ def pause(app: App, names: tuple[str, ...]) -> None:
     Examples:
       headrace topics pause shop:app orders billing
     """
-    topic, group = _two(names)
+    topic, group = names
     known_group(app, topic, group)
     app.sync.admin.pause_group(topic, group)
     echo(f"{group} of {topic} is paused; headrace topics resume resumes it")
 
 
 @topics.command()
-@on_store_with("TOPIC GROUP", least=2)
-def resume(app: App, names: tuple[str, ...]) -> None:
+@on_store_with("TOPIC GROUP")
+def resume(app: App, names: tuple[str, str]) -> None:
     """Resume a paused group.
 
     \b
     Examples:
       headrace topics resume shop:app orders billing
     """
-    topic, group = _two(names)
+    topic, group = names
     known_group(app, topic, group)
     app.sync.admin.resume_group(topic, group)
     echo(f"{group} of {topic} is resumed")
@@ -164,12 +172,12 @@ def topics_table(found: list[TopicInfo]) -> FittedTable:
     later = any(topic.scheduled for topic in found)
     split = any(topic.partitions > 1 for topic in found)
     columns = [
-        Column("topic", cut=True),
+        Column("topic", keeps="end"),
         *([Column("parts", right=True, spare=6)] if split else ()),
         Column("events", right=True),
         *([Column("later", right=True, spare=3)] if later else ()),
         Column("last", right=True, spare=5),
-        Column("group", cut=True),
+        Column("group", keeps="end"),
         Column("lag", right=True),
         Column("running", right=True),
         Column("retrying", right=True, spare=1),
@@ -207,12 +215,6 @@ def _group_cells(group: GroupInfo, *, paused: bool) -> list[str | Text]:
         Text("never" if seen is None else ago(group.seen), style="yellow" if (seen or 0) > SILENT else ""),
         *([Text("paused" if group.paused else "", style="yellow")] if paused else ()),
     ]
-
-
-def _two(names: tuple[str, ...]) -> tuple[str, str]:
-    if len(names) != 2:
-        raise click.UsageError(f"a TOPIC and a GROUP are wanted, not {' '.join(names)}")
-    return names[0], names[1]
 
 
 def _from(to: str | datetime) -> str:

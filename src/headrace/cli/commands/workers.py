@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 from rich.text import Text
 
 from headrace.app import App
-from headrace.cli.output.render import counted, echo, meter, short, show, show_json
+from headrace.cli.output.render import counted, echo, json_list_option, meter, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store
 from headrace.core.records.record import WorkerInfo, moment
@@ -20,7 +19,7 @@ SHOWN = 30
 
 
 @click.command()
-@click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
+@json_list_option
 @on_store
 def workers(app: App, as_json: bool) -> None:
     """List the workers and the jobs that they run.
@@ -45,7 +44,7 @@ def workers(app: App, as_json: bool) -> None:
             _tell_rest(found)
 
 
-def worker_document(worker: WorkerInfo) -> dict[str, Any]:
+def worker_document(worker: WorkerInfo) -> dict[str, object]:
     """A worker as `--json` prints it."""
     return {
         "id": worker.consumer,
@@ -76,12 +75,12 @@ def summary(found: list[WorkerInfo]) -> str:
 def workers_table(found: list[WorkerInfo]) -> FittedTable:
     """A line for each worker, with its load as a bar."""
     listing = FittedTable(
-        Column("worker", cut=True),
+        Column("worker", keeps="end"),
         Column("load", spare=2),
         Column("slots", right=True),
         Column("up", right=True, spare=1),
         Column("last poll", right=True),
-        Column("serves", cut=True, spare=3),
+        Column("serves", keeps="start", spare=3),
     )
     for worker in found:
         load, polled = len(worker.running) / worker.concurrency, moment(worker.polled_us)
@@ -99,7 +98,7 @@ def workers_table(found: list[WorkerInfo]) -> FittedTable:
 
 def _running(found: list[WorkerInfo]) -> FittedTable:
     listing = FittedTable(
-        Column("running", cut=True), Column("for", right=True), Column("id"), Column("worker", cut=True)
+        Column("running", keeps="end"), Column("for", right=True), Column("id"), Column("worker", keeps="end")
     )
     jobs = [(job, worker) for worker in found for job in worker.running]
     for job, worker in sorted(jobs, key=lambda pair: pair[0].since_us)[:SHOWN]:

@@ -49,9 +49,10 @@ class DemoCheck(NamedTuple):
 
 @click.command()
 def demo() -> None:
-    """See it work: a shop on SQLite, two workers, one of them killed half-way. Asks nothing.
+    """Show a demo: a shop with two workers, one of them killed.
 
-    It takes about ten seconds and fails if a promise is broken.
+    It runs on a SQLite file of its own, asks nothing, takes about ten seconds, and fails if a promise is
+    broken.
 
     \b
     Examples:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from datetime import datetime
-from typing import Any
 
 import msgspec
 from rich.console import Group, RenderableType
@@ -43,7 +42,7 @@ class JobPage(msgspec.Struct, frozen=True):
 
     info: JobInfo
     contents: Contents | None
-    result: Any = msgspec.UNSET
+    result: object = msgspec.UNSET
 
 
 def read_page(app: App, info: JobInfo) -> JobPage:
@@ -57,7 +56,7 @@ def read_page(app: App, info: JobInfo) -> JobPage:
         return JobPage(info, contents)
 
 
-def job_document(info: JobInfo) -> dict[str, Any]:
+def job_document(info: JobInfo) -> dict[str, object]:
     """A job as `--json` lists it: without its log, which may be longer than all the rest."""
     document = msgspec.structs.asdict(info)
     document["trail"] = [_trouble_document(trouble) for trouble in info.trail]
@@ -77,7 +76,7 @@ def show_page(app: App, page: JobPage, *, as_json: bool) -> None:
             echo(f"\n{page.info.traceback.rstrip()}")
 
 
-def _trouble_document(trouble: TrailEntry) -> dict[str, Any]:
+def _trouble_document(trouble: TrailEntry) -> dict[str, object]:
     return {
         "at": moment(trouble.at_us),
         "what": trouble.what,
@@ -86,11 +85,11 @@ def _trouble_document(trouble: TrailEntry) -> dict[str, Any]:
     }
 
 
-def _line_document(line: LogLine) -> dict[str, Any]:
+def _line_document(line: LogLine) -> dict[str, object]:
     return {"at": line.at, "attempt": line.attempt, "level": line.level, "text": line.text}
 
 
-def _page_document(page: JobPage) -> dict[str, Any]:
+def _page_document(page: JobPage) -> dict[str, object]:
     document = job_document(page.info)
     document["log"] = [_line_document(line) for line in page.info.log]
     document["log_dropped"] = page.info.log_dropped

@@ -12,7 +12,7 @@ import re
 import sys
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 import click
 import msgspec
@@ -37,6 +37,10 @@ STYLES: dict[str, str] = {
     JobStatus.CANCELLED: "dim",
     JobStatus.EXPIRED: "dim",
 }
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON document.")
+json_list_option = click.option("--json", "as_json", is_flag=True, help="Print a JSON list.")
 
 
 class SafeConsole(Console):
@@ -73,11 +77,6 @@ def show(view: RenderableType) -> None:
 def show_json(value: object) -> None:
     """One document, indented; times as ISO 8601, bytes as base 64."""
     echo(msgspec.json.format(_encoded(value), indent=2))
-
-
-def json_line(value: object) -> str:
-    """One document on one line, for programs."""
-    return _encoded(value)
 
 
 def compact_json(value: object) -> str:
@@ -150,6 +149,6 @@ def _code(found: re.Match[str]) -> str:
     return found[0] if found[0].isprintable() else json.dumps(found[0])[1:-1]
 
 
-def _reduced(value: Any) -> Any:
+def _reduced(value: object) -> object:
     dump = getattr(value, "model_dump", None)
     return dump(mode="json") if dump is not None else repr(value)

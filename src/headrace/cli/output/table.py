@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Literal
 
 import msgspec
-from rich import box
 from rich.console import Console, ConsoleOptions, RenderResult
-from rich.table import Table
+from rich.constrain import Constrain
+from rich.rule import Rule
 from rich.text import Text
 
 from .render import one_line, safe_text
@@ -18,16 +19,16 @@ LEAST, BAREST = 14, 6
 #: Characters between two columns.
 GAP = 2
 
-Row = Sequence[str | Text]
+Row = Sequence[Text]
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`cut`: long cells may be shortened; they keep `least` characters if possible. `spare`: the highest
-    number is left out first, 0 never."""
+    """`keeps`: what stays of a long cell. Names keep their end, by which most of them differ. A cell that is
+    cut keeps `least` characters if possible. `spare`: the highest number is left out first, 0 never."""
 
     name: str
     right: bool = False
-    cut: bool = False
+    keeps: Literal["all", "start", "end"] = "all"
     spare: int = 0
     least: int = LEAST
 
@@ -37,44 +38,28 @@ class FittedTable:
 
     def __init__(self, *columns: Column) -> None:
         self._columns = columns
+        self._header = [Text(column.name, style="bold") for column in columns]
         self._rows: list[Row] = []
 
     def add(self, *cells: str | Text) -> None:
-        self._rows.append([safe_text(c) if isinstance(c, Text) else one_line(c) for c in cells])
+        self._rows.append([safe_text(c) if isinstance(c, Text) else Text(one_line(c)) for c in cells])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        widths = self._fitted(options.max_width)
-        table = Table(
-            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, collapse_padding=True, header_style="bold"
-        )
-        for place, width in widths.items():
-            column = self._columns[place]
-            table.add_column(
-                column.name,
-                justify="right" if column.right else "left",
-                width=width,
-                no_wrap=True,
-                overflow="ellipsis" if column.cut else "crop",
-            )
-        for row in self._rows:
-            table.add_row(*(row[place] for place in widths))
-        yield table
+        header, *rows = self.lines(options.max_width)
+        yield header
+        yield Constrain(Rule(style="none"), header.cell_len)
+        yield from rows
 
     def lines(self, room: int) -> list[Text]:
         """The header and the rows, a line each, without a rule."""
         widths = self._fitted(room)
-        header = [Text(column.name, style="bold") for column in self._columns]
-        return [self._line(row, widths) for row in (header, *self._rows)]
+        return [self._line(row, widths) for row in (self._header, *self._rows)]
 
     def _line(self, row: Row, widths: dict[int, int]) -> Text:
-        cells = []
-        for place, width in widths.items():
-            given = row[place]
-            cell = given.copy() if isinstance(given, Text) else Text(given)
-            cell.truncate(width, overflow="ellipsis" if self._columns[place].cut else "crop")
-            cell.align("right" if self._columns[place].right else "left", width)
-            cells.append(cell)
-        return Text(" " * GAP).join(cells)
+        cells = (_shaped(row[place], self._columns[place], width) for place, width in widths.items())
+        line = Text(" " * GAP).join(cells)
+        line.no_wrap = True
+        return line
 
     def _fitted(self, room: int) -> dict[int, int]:
         """The width of each column that is shown, by its place."""
@@ -92,13 +77,25 @@ class FittedTable:
     def _cut(self, widths: dict[int, int], most: int = 10**6) -> dict[int, int]:
         """The least widths: cells that may be cut keep their `least`, and at most `most`."""
         return {
-            place: min(width, column.least, most) if (column := self._columns[place]).cut else width
+            place: width
+            if (column := self._columns[place]).keeps == "all"
+            else min(width, column.least, most)
             for place, width in widths.items()
         }
 
     def _natural(self, place: int) -> int:
-        cells = [self._columns[place].name, *(row[place] for row in self._rows)]
-        return max(cell.cell_len if isinstance(cell, Text) else Text(cell).cell_len for cell in cells)
+        return max(row[place].cell_len for row in (self._header, *self._rows))
+
+
+def _shaped(given: Text, column: Column, width: int) -> Text:
+    cell = given.copy()
+    if column.keeps == "end" and cell.cell_len > width:
+        while cell.cell_len >= width:
+            cell = cell[1:]
+        cell = Text("…") + cell
+    cell.truncate(width, overflow="crop" if column.keeps == "all" else "ellipsis")
+    cell.align("right" if column.right else "left", width)
+    return cell
 
 
 def _total(widths: dict[int, int]) -> int:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-from importlib import import_module
+from traceback import extract_tb
 
+import headrace
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
 
@@ -21,13 +23,13 @@ def locate(target: str) -> App:
         sys.path.insert(0, os.getcwd())
     app = _attribute(_imported(module_name), attribute, target)
     if not isinstance(app, App):
-        raise ConfigurationError(f"{target} is a {type(app).__name__}, not an App")
+        raise ConfigurationError(f"{target} is no App: its type is {type(app).__name__}")
     return app
 
 
 def _imported(name: str) -> object:
     try:
-        return import_module(name)
+        return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
             place = os.getcwd()
@@ -38,7 +40,20 @@ def _imported(name: str) -> object:
     except ConfigurationError:
         raise
     except Exception as error:
-        raise ConfigurationError(f"{name} cannot be imported: {type(error).__name__}: {error}") from error
+        raise ConfigurationError(
+            f"{name} cannot be imported: {type(error).__name__}: {error}{_place(error)}"
+        ) from error
+
+
+def _place(error: Exception) -> str:
+    """The last line of the user's own code that ran. A SyntaxError names its line itself."""
+    libraries = (*map(os.path.dirname, (headrace.__file__, importlib.__file__)), "<frozen")
+    lines = [
+        f" ({each.filename}, line {each.lineno})"
+        for each in extract_tb(error.__traceback__)
+        if not each.filename.startswith(libraries) and "site-packages" not in each.filename
+    ]
+    return lines[-1] if lines else ""
 
 
 def _attribute(module: object, path: str, target: str) -> object:

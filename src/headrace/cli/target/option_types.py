@@ -1,10 +1,11 @@
-"""Spans and times as types of options. A time without a zone is on the clock of this machine."""
+"""Options that the environment may set too, and spans and times as types of options. A time without a zone is
+on the clock of this machine."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import datetime
-from typing import TypeVar
+from typing import TypedDict, TypeVar, Unpack
 
 import click
 
@@ -12,6 +13,26 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import parse_span, parse_start
 
 T = TypeVar("T")
+F = TypeVar("F", bound=Callable[..., object])
+
+
+class OptionAttributes(TypedDict, total=False):
+    """Those of `click.option`."""
+
+    help: str
+    metavar: str
+    type: click.ParamType[object] | Callable[[str], object]
+    default: object
+    is_flag: bool
+    show_envvar: bool
+
+
+def setting(
+    name: str, *, prefix: str = "HEADRACE", **attributes: Unpack[OptionAttributes]
+) -> Callable[[F], F]:
+    """An option that the environment may set too: `--log-level` by HEADRACE_LOG_LEVEL."""
+    envvar = f"{prefix}_{name.replace('-', '_').upper()}"
+    return click.option(f"--{name}", envvar=envvar, show_default=True, **attributes)
 
 
 def span_option(text: str) -> float:

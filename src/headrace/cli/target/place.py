@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import wraps
-from typing import Any
 
 import click
 
@@ -12,9 +10,8 @@ from headrace.admin.place import Place
 from headrace.cli.output.render import echo
 from headrace.sync import SyncAdmin
 
+from .store import Command
 from .suggestions import unknown
-
-Command = Callable[..., None]
 
 
 def place_options(command: Command) -> Command:
@@ -24,12 +21,12 @@ def place_options(command: Command) -> Command:
     @click.option("--topic", metavar="TOPIC", help="Only events of this topic.")
     @click.option("--group", metavar="GROUP", help="With --topic: only those of this group.")
     @wraps(command)
-    def run(*args: Any, queue: str | None, topic: str | None, group: str | None, **options: Any) -> None:
+    def run(queue: str | None, topic: str | None, group: str | None, **options: object) -> None:
         if group is not None and topic is None:
             raise click.UsageError("--group needs --topic beside it.")
         if queue is not None and topic is not None:
             raise click.UsageError("Give --queue or --topic, not both.")
-        command(*args, place=Place(queue, topic, group), **options)
+        command(place=Place(queue, topic, group), **options)
 
     return run
 

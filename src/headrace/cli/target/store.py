@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import wraps
 from pathlib import Path
-from typing import Any
 
 import click
 import msgspec
@@ -22,10 +21,12 @@ from headrace.core.errors import ConfigurationError
 from headrace.stores import DEFAULT_URL
 
 from .locate import locate
+from .option_types import setting
 
 _MODULE_AND_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 
+#: click passes the values of its parameters by name. It knows their types; a type checker does not.
 Command = Callable[..., None]
 
 
@@ -43,31 +44,37 @@ def on_store(command: Command) -> Command:
     @click.argument("target", required=False, metavar="[MODULE:APP]")
     @_options
     @wraps(command)
-    def run(target: str | None, given: StoreOptions, **options: Any) -> None:
+    def run(target: str | None, given: StoreOptions, **options: object) -> None:
         with opened(chosen(target, given)) as app:
             command(app, **options)
 
     return run
 
 
-def on_store_with(words: str, *, least: int = 1) -> Callable[[Command], Command]:
-    """As `on_store`, for a command that takes names or ids: it is called with the app and these."""
+def on_store_with(expected: str) -> Callable[[Command], Command]:
+    """As `on_store`, for a command that takes names or ids: it is called with the app and these.
+
+    `expected` names them for the user, and says how many there are: `ID`, `TOPIC GROUP`, `ID...`, `[ID...]`.
+    """
+    least = sum(not word.startswith("[") for word in expected.split())
+    most = None if "..." in expected else least
 
     def wrap(command: Command) -> Command:
-        @click.argument("words", nargs=-1, metavar=f"[MODULE:APP] {words}")
+        @click.argument("words", nargs=-1, metavar=f"[MODULE:APP] {expected}")
         @_options
         @wraps(command)
-        def run(words: tuple[str, ...], given: StoreOptions, **options: Any) -> None:
+        def run(words: tuple[str, ...], given: StoreOptions, **options: object) -> None:
             said = _on_command_line("app") or _on_command_line("url")
             # Where nothing else names the store, a word that looks like one names it.
             remain = least if _is_known(given) else 0
             target, names = (None, words) if said else split(words, least=remain)
             if len(names) < least:
                 raise click.UsageError(f"Missing argument '{expected}'.")
+            if most is not None and len(names) > most:
+                raise click.UsageError(f"Expected '{expected}', not '{' '.join(names)}'.")
             with opened(chosen(target, given)) as app:
                 command(app, names, **options)
 
-        expected = words
         return run
 
     return wrap
@@ -161,23 +168,13 @@ def _shared(app: App) -> App:
 
 
 def _options(command: Command) -> Command:
-    @click.option("--app", envvar="HEADRACE_APP", metavar="MODULE:APP", show_envvar=True, help="The app.")
-    @click.option(
-        "--url",
-        envvar="HEADRACE_URL",
-        metavar="URL",
-        show_envvar=True,
-        help="Or its store, such as sqlite:///jobs.db.",
-    )
-    @click.option(
-        "--namespace",
-        envvar="HEADRACE_NAMESPACE",
-        metavar="NAME",
-        show_envvar=True,
-        help="With --url: the app's, if it is not headrace.",
+    @setting("app", metavar="MODULE:APP", show_envvar=True, help="The app.")
+    @setting("url", metavar="URL", show_envvar=True, help="Or its store, such as sqlite:///jobs.db.")
+    @setting(
+        "namespace", metavar="NAME", show_envvar=True, help="With --url: the app's, if it is not headrace."
     )
     @wraps(command)
-    def run(app: str | None, url: str | None, namespace: str | None, **others: Any) -> None:
+    def run(app: str | None, url: str | None, namespace: str | None, **others: object) -> None:
         command(given=StoreOptions(app, url, namespace), **others)
 
     return run

@@ -9,10 +9,11 @@ from typing import Final, Literal
 import msgspec
 
 from headrace.admin import GroupInfo, QueueInfo, Traffic
+from headrace.admin.diagnosis import diagnose, workloads
+from headrace.admin.doctor import one_line
 from headrace.admin.place import Place
 from headrace.cli.commands.snapshot import Snapshot
-from headrace.cli.output.render import counted
-from headrace.core.records.findings import Finding
+from headrace.core.records.findings import Finding, Level
 
 #: Seconds without an answer of the store after which the screen says so.
 LATE: Final = 3.0
@@ -28,10 +29,6 @@ class WatchRow(msgspec.Struct, frozen=True):
     place: Place
     traffic: Traffic
     info: QueueInfo | GroupInfo | None = None
-
-    @property
-    def waiting(self) -> int:
-        return self.info.queued if isinstance(self.info, QueueInfo) else self.info.lag if self.info else 0
 
 
 class WatchAction(msgspec.Struct, frozen=True):
@@ -62,8 +59,6 @@ class WatchState:
         self._problem = ""
         self._asked_at: float | None = None
 
-    # --- the store ---------------------------------------------------------------------------------------
-
     def ask(self) -> None:
         """The store is asked; its answer comes later."""
         self._asked_at = time.monotonic()
@@ -71,11 +66,12 @@ class WatchState:
     def update(self, snapshot: Snapshot, findings: list[Finding]) -> None:
         """The store has answered."""
         before = self._position()
+        self.store = snapshot.store
         self.snapshot, self.findings, self._problem, self._asked_at = snapshot, findings, "", None
         self.rows = _rows(snapshot)
         self.rates.update(snapshot.traffic)
         if self.current is None:  # the selected row is gone: the row at its position is next
-            self.selected = self.rows[min(before, len(self.rows) - 1)].place if self.rows else None
+            self._select(before)
 
     def fail(self, problem: str) -> None:
         """The store cannot be asked."""
@@ -87,8 +83,6 @@ class WatchState:
         silent = 0.0 if self._asked_at is None else time.monotonic() - self._asked_at
         return self._problem or (f"no answer for {silent:.0f} s" if silent > LATE else "")
 
-    # --- the user ----------------------------------------------------------------------------------------
-
     @property
     def current(self) -> WatchRow | None:
         """The selected row."""
@@ -97,8 +91,10 @@ class WatchState:
     @property
     def replayed(self) -> int:
         """How many dead letters of the replay under way are gone by now."""
-        left = next((row.info.dead for row in self.rows if row.info and self._is_replayed(row)), 0)
-        return max(0, self.running.count - left) if self.running else 0
+        if self.running is None:
+            return 0
+        left = sum(row.info.dead for row in self.rows if row.info and row.place == self.running.place)
+        return max(0, self.running.count - left)
 
     def tell(self, text: str, *, error: bool = False) -> None:
         """Show a text until the next key."""
@@ -112,14 +108,15 @@ class WatchState:
         if self.showing_help:
             self.showing_help = False
             return WatchAction("quit") if key == "q" else None
-        if key in ("q", "Q", "escape"):
-            return WatchAction("quit")
-        if key in ("?", "h"):
-            self.showing_help = True
-        elif key in ("p", "r"):
-            return self._act(key)
-        elif self.rows and (by := _MOVES.get(key) or _MOVES_TO_END.get(key)):
-            self.selected = self.rows[min(max(self._position() + by, 0), len(self.rows) - 1)].place
+        match key:
+            case "q" | "Q" | "escape":
+                return WatchAction("quit")
+            case "p" | "r":
+                return self._act(key)
+            case "?" | "h":
+                self.showing_help = True
+            case _ if by := _MOVES.get(key) or _MOVES_TO_END.get(key):
+                self._select(self._position() + by)
         return None
 
     def _answer(self, key: str) -> WatchAction | None:
@@ -145,11 +142,12 @@ class WatchState:
             self.tell(f"{row.place.words} has no dead letters")
         return None
 
-    def _is_replayed(self, row: WatchRow) -> bool:
-        return self.running is not None and row.place == self.running.place
-
     def _position(self) -> int:
         return next((at for at, row in enumerate(self.rows) if row.place == self.selected), 0)
+
+    def _select(self, position: int) -> None:
+        last = len(self.rows) - 1
+        self.selected = self.rows[min(max(position, 0), last)].place if self.rows else None
 
 
 class Rates:
@@ -177,24 +175,29 @@ class Rates:
         return (counts[-1] + counts[-2] * (1 - passed / 60)) / 60
 
 
+def warnings(seen: Snapshot, findings: list[Finding]) -> list[tuple[str, Level]]:
+    """What the doctor found in the store, and what is wrong with its queues, topics and workers."""
+    problems = diagnose(workloads(seen.queues, seen.topics), seen.workers)
+    return [
+        *((one_line(finding), finding.level) for finding in findings),
+        *((problem.text, Level.WARN) for problem in problems),
+    ]
+
+
 def total(counts: Sequence[Sequence[int]]) -> tuple[int, ...]:
     """The sum of each minute."""
     return tuple(map(sum, zip(*counts, strict=False)))
 
 
-def question(action: WatchAction) -> str:
-    return f"Replay {counted(action.count, 'dead letter')} of {action.place}?"
-
-
 def _rows(snapshot: Snapshot) -> list[WatchRow]:
     """Queues, then topics with their groups."""
-    traffic = {(each.kind, each.name): each for each in snapshot.traffic}
-
-    def row(kind: str, place: Place, info: QueueInfo | GroupInfo | None = None) -> WatchRow:
-        return WatchRow(place, traffic.get((kind, str(place))) or Traffic(kind, str(place)), info)
-
-    rows = [row("queue", Place(queue.name), queue) for queue in snapshot.queues]
+    found: list[tuple[str, Place, QueueInfo | GroupInfo | None]] = []
+    found += [("queue", Place(queue.name), queue) for queue in snapshot.queues]
     for topic in snapshot.topics:
-        rows += [row("group", Place(None, topic.name, group.group), group) for group in topic.groups]
-        rows += [] if topic.groups else [row("topic", Place(None, topic.name))]
-    return rows
+        found += [("group", Place(None, topic.name, group.group), group) for group in topic.groups]
+        found += [] if topic.groups else [("topic", Place(None, topic.name), None)]
+    traffic = {(each.kind, each.name): each for each in snapshot.traffic}
+    return [
+        WatchRow(place, traffic.get((kind, str(place))) or Traffic(kind, str(place)), info)
+        for kind, place, info in found
+    ]

@@ -1,45 +1,54 @@
-"""The screen as lines of text: a pure function of the state and of the size of the terminal."""
+"""The screen as something that rich draws: a pure function of the state and of the size of the terminal."""
 
 from __future__ import annotations
 
-import textwrap
 from collections.abc import Sequence
 from datetime import datetime
+from itertools import chain
 from typing import Final
 
+from rich.console import Group, RenderableType
+from rich.layout import Layout
+from rich.table import Table
 from rich.text import Text
 
-from headrace.admin.diagnosis import diagnose, workloads
-from headrace.admin.doctor import one_line
+from headrace.admin import GroupInfo
+from headrace.cli.commands.snapshot import Snapshot, state_cells
 from headrace.cli.commands.workers import summary, workers_table
-from headrace.cli.output.render import meter, number_text, short
-from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.output.render import counted, meter, number_text, safe_text, short
+from headrace.cli.output.table import LEAST, Column, FittedTable
 from headrace.core.records.findings import Level
-from headrace.core.values.times import age_text
+from headrace.core.records.record import WorkerInfo
 from headrace.dashboard.text import share
 
-from .state import WatchRow, WatchState, question, total
+from .state import WatchRow, WatchState, total, warnings
 
 #: Lines of the terminal: room for two lines at the bottom, for graphs, for empty lines between the parts.
 ROOMY, GRAPHS, SPACED = 12, 14, 20
 
-#: Columns of the terminal, and the widths of the graphs of each row from there on. Two: done, and failed.
-ROW_GRAPHS: Final = ((180, (30, 30)), (140, (15, 15)), (72, (10,)), (0, ()))
+#: Columns of the terminal from which on headings are whole words, and graphs of a queue have more bars.
+WIDE, VERY_WIDE = 100, 150
 
-#: Columns from which on headings are whole words.
-WIDE: Final = 100
-
-#: Widths at which a bar of a graph is a whole number of minutes.
-WIDTHS: Final = (60, 30, 20, 15, 12, 10, 6)
+#: Numbers of bars, so that each bar is a whole number of minutes, and columns beside the bars of all queues.
+BAR_COUNTS, BESIDE = (60, 30, 20, 15, 12, 10, 6), 44
 
 #: No jobs are the lowest bar, so that an hour without jobs is still a line.
 BARS: Final = "▁▂▃▄▅▆▇█"
 
-_NAMES: Final = ("running", "scheduled", "retrying", "dead", "oldest", "done/s", "failed/s")
-_SHORT_NAMES: Final = ("run", "sched", "retry", "dead", "oldest", "done/s", "fail/s")
-_SPARE: Final = (0, 3, 1, 0, 2, 0, 4)  # the higher, the sooner a column is left out
+#: Headings on a wide and on a narrow terminal. The higher the number, the sooner a column is left out.
+_NUMBERS: Final = (
+    ("waiting", "wait", 0),
+    ("running", "run", 0),
+    ("scheduled", "sched", 4),
+    ("retrying", "retry", 1),
+    ("dead", "dead", 0),
+    ("oldest", "oldest", 2),
+    ("done/s", "done/s", 0),
+    ("failed/s", "fail/s", 5),
+)
+_GRAPHS: Final = {"last hour": 3, "failed": 6}
 
-_SELECTED: Final = "▸ "
+_MARK: Final = "▸ "
 
 _HELP: Final = (
     ("↑ ↓  k j", "select the queue or group above or below; page up, page down, home, end"),
@@ -57,179 +66,158 @@ _HELP: Final = (
 )
 
 
-def frame(state: WatchState, width: int, height: int) -> list[Text]:
-    """As many lines as the terminal has; the keys are in the last."""
-    foot = _foot(state, width, height)
+def frame(state: WatchState, width: int, height: int) -> Layout:
+    """The title, the body, and the keys in the last line."""
+    foot = [_message(state, width), _keys(state)]
+    if height < ROOMY:
+        foot = [line for line in foot if line.plain][:1]
     room = max(0, height - 1 - len(foot))
-    if state.showing_help:
-        body = _help(width)
-    elif state.snapshot is None:
-        body = [*_problem(state), Text(), Text("asking the store …", style="dim")]
-    else:
-        body = _overview(state, width, room)
-    body = [*body[:room], *(Text() for _ in range(room - len(body)))]
-    return [_title(state, width), *body, *foot][:height]
+    screen = Layout()
+    screen.split_column(
+        Layout(_lines([_title(state, width)]), size=1),
+        Layout(_body(state, width, room)),
+        Layout(_lines(foot), size=len(foot)),
+    )
+    return screen
+
+
+def _lines(lines: Sequence[Text]) -> Group:
+    """A line each, cut at the edge."""
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ellipsis"
+    return Group(*map(safe_text, lines))
 
 
 def _title(state: WatchState, width: int) -> Text:
     clock = datetime.now().astimezone().strftime("%H:%M:%S")
-    title = Text("headrace", style="bold").append(f"  {state.store}", "not bold")
+    title = Text("headrace", style="bold")
     if state.problem:
-        title.append("  unavailable", "bold red")
-        title.append(f" since {state.snapshot.at.astimezone():%H:%M:%S}" if state.snapshot else "", "red")
+        since = f" since {state.snapshot.at.astimezone():%H:%M:%S}" if state.snapshot else ""
+        title.append(f"  unavailable{since}", "red")
+    title.append(f"  {state.store}", "not bold")
     title.truncate(max(0, width - len(clock) - 2), overflow="ellipsis", pad=True)
     return title.append(f"  {clock}", "dim")
 
 
-def _problem(state: WatchState) -> list[Text]:
-    return [Text(f"! {short(state.problem, 300)}", style="bold red")] if state.problem else []
-
-
-def _help(width: int) -> list[Text]:
-    lines = [Text()]
-    for name, text in _HELP:
-        first, *rest = textwrap.wrap(text, max(20, width - 11)) or [""]
-        lines.append(Text(name.ljust(11), style="bold").append(first, "not bold"))
-        lines += [Text(" " * 11 + each) for each in rest]
-    return lines
-
-
-# --- the overview ----------------------------------------------------------------------------------------
-
-
-def _overview(state: WatchState, width: int, room: int) -> list[Text]:
-    """The table of queues and groups has its lines first, then the workers; warnings have a few."""
-    gap = 1 if room >= SPACED else 0
-    entries = _entries(state.rows, gap)
-    spare = room - len(entries) - 4
-    parts = [_problem(state), _warnings(state, max(1, room // 6, min(room // 3, spare)))]
-    parts += [_graphs(state, width)] if room >= GRAPHS else []
-    left = room - sum(len(part) + gap for part in parts if part)
-    workers = _workers(state, width, max(1 if left > 5 else 0, left - max(1, len(entries)) - gap))
-    table = _table(state, entries, width, left - len(workers) - (gap if workers else 0))
-    lines: list[Text] = []
-    for part in (each for each in (*parts, table, workers) if each):
-        lines += [*(Text() for _ in range(gap if lines else 0)), *part]
+def _body(state: WatchState, width: int, room: int) -> RenderableType:
+    if state.showing_help:
+        page = Table.grid(padding=(0, 2))
+        page.add_column(style="bold", no_wrap=True)
+        for row in _HELP:
+            page.add_row(*row)
+        return Group("", page)
+    if state.snapshot is None:
+        return _lines([*_warnings(state, width, 1), Text(), Text("asking the store …", style="dim")])
+    lines = _overview(state, state.snapshot, width, room)
     for line in lines[1:] if state.problem else ():
         line.stylize("dim")
+    return _lines(lines)
+
+
+def _overview(state: WatchState, seen: Snapshot, width: int, room: int) -> list[Text]:
+    """The table of queues and groups has its lines first, then the workers; warnings have a few."""
+    gap = [Text()] if room >= SPACED else []
+    parts = [_warnings(state, width, max(1, room // 4))]
+    parts += [_graphs(state, seen, width)] if room >= GRAPHS else []
+    parts = [[*part, *gap] for part in parts if part]
+    left = room - sum(map(len, parts))
+    table = _table(state, width, gap)
+    workers = _workers(seen.workers, width, max(1 if left > 5 else 0, left - len(table) - len(gap)))
+    workers = [*gap, *workers] if workers else []
+    return [*chain(*parts), *_window(table, left - len(workers)), *workers]
+
+
+def _warnings(state: WatchState, width: int, most: int) -> list[Text]:
+    found = [(state.problem, "bold red")] if state.problem else []
+    if state.snapshot:
+        known = warnings(state.snapshot, state.findings)
+        found += [(text, "red" if level is Level.FAIL else "yellow") for text, level in known]
+    lines = [Text(f"! {short(text, 300)}", style=style) for text, style in found[:most]]
+    if rest := len(found) - len(lines):
+        more = f" (and {rest:,} more)"
+        lines[-1].truncate(width - len(more), overflow="ellipsis")
+        lines[-1].append(more, "dim")
     return lines
 
 
-def _warnings(state: WatchState, most: int) -> list[Text]:
-    if (seen := state.snapshot) is None:
-        return []
-    found = [
-        *((one_line(each), each.level) for each in state.findings),
-        *((each.text, Level.WARN) for each in diagnose(workloads(seen.queues, seen.topics), seen.workers)),
-    ]
-    shown = found if len(found) <= most else found[: most - 1 or 1]
-    lines = [
-        Text(f"! {short(text, 300)}", "red" if level is Level.FAIL else "yellow") for text, level in shown
-    ]
-    if rest := len(found) - len(shown):
-        more = Text(f"and {rest:,} more", style="dim")
-        lines = [*lines, Text("  ") + more] if most > 1 else [lines[0] + Text(", ") + more]
-    return lines
-
-
-def _graphs(state: WatchState, width: int) -> list[Text]:
+def _graphs(state: WatchState, seen: Snapshot, width: int) -> list[Text]:
     """All queues and groups together, in two lines."""
-    traffic = state.snapshot.traffic if state.snapshot else []
-    done, failed = total([each.done for each in traffic]), total([each.failed for each in traffic])
+    done, failed = total([each.done for each in seen.traffic]), total([each.failed for each in seen.traffic])
     part = share(sum(failed), sum(done) + sum(failed))
-    graph = next((each for each in WIDTHS if each <= width - 44), 0)
-    lines = []
+    bars = next((each for each in BAR_COUNTS if each <= width - BESIDE), 0)
+    listing = FittedTable(Column(""), Column("", right=True), Column(""), Column("", keeps="start"))
     for name, counts, style, text in (
         ("done", done, "green", f"{sum(done):,} in the last hour"),
         ("failed", failed, "red", f"{sum(failed):,} failed ({part})"),
     ):
         rate = _rate(state.rates.per_second(counts)).append("/s")
-        rate.align("right", 8)
-        bars = sparkline(counts, graph, style).append("  ") if graph else Text()
-        lines.append(Text.assemble((f"{name:<8}", "bold"), rate, "  ", bars, (text, "dim")))
-    return lines
+        listing.add(Text(name, "bold"), rate, sparkline(counts, bars, style), Text(text, "dim"))
+    return listing.lines(width)[1:]
 
 
-def _workers(state: WatchState, width: int, room: int) -> list[Text]:
-    """A line for each worker while there is room, or one line for all."""
-    found = sorted(state.snapshot.workers, key=lambda each: each.consumer) if state.snapshot else []
-    if room <= 0:
-        return []
-    if not found or (room < 4 and len(found) >= room):
-        return [Text(summary(found), style="" if found else "yellow")]
-    lines = workers_table(found).lines(width)
-    if (rest := len(lines) - room) <= 0:
+def _workers(workers: list[WorkerInfo], width: int, room: int) -> list[Text]:
+    """A line for each worker; where there is no room for all of them, the last line sums them up."""
+    found = sorted(workers, key=lambda each: each.consumer)
+    lines = workers_table(found).lines(width) if found else []
+    if 0 < len(lines) <= room:
         return lines
-    return [*lines[: room - 1], Text(f"and {rest + 1:,} more: {summary(found)}", style="dim")]
+    shown = room - 1 if room >= 4 else 0
+    return [*lines[:shown], Text(summary(found), style="" if found else "yellow")][:room]
 
 
-# --- the table of queues and groups ----------------------------------------------------------------------
-
-
-def _entries(rows: list[WatchRow], gap: int) -> list[WatchRow | str]:
-    """The lines of the table: rows, and headings by the name of their first column."""
-    queues = [row for row in rows if row.place.topic is None]
-    groups = [row for row in rows if row.place.topic is not None]
-    entries: list[WatchRow | str] = ["queue", *queues] if queues else []
-    between = [""] * gap if queues else []
-    return [*entries, *between, "topic/group", *groups] if groups else entries
-
-
-def _table(state: WatchState, entries: Sequence[WatchRow | str], width: int, room: int) -> list[Text]:
-    """At most `room` lines, with the selected row among them."""
-    if not entries:
-        return [Text("no queue and no topic has been used yet", style="dim")][: max(0, room)]
-    graphs = next(graphs for least, graphs in ROW_GRAPHS if width >= least)
+def _table(state: WatchState, width: int, gap: list[Text]) -> list[Text]:
+    """Queues, and groups under a heading of their own. The selected row begins with a mark."""
     listing = FittedTable(
-        Column("", cut=True),
-        *(Column("", right=True, spare=spare) for spare in (0, *_SPARE)),
-        *(Column("") for _ in graphs),
+        Column("", keeps="end", least=30 if width >= WIDE else LEAST),
+        *(Column("", right=True, spare=spare) for _, _, spare in _NUMBERS),
+        *(Column("", spare=spare) for spare in _GRAPHS.values()),
     )
-    for entry in entries:
-        if isinstance(entry, WatchRow):
-            listing.add(*_cells(state, entry, graphs))
-        else:
-            listing.add(*_headings(entry, width, len(graphs)))
-    at = next((at for at, entry in enumerate(entries) if entry and entry == state.current), -1)
-    rows = enumerate(listing.lines(width - len(_SELECTED))[1:])
-    lines = [Text(_SELECTED if place == at else " " * len(_SELECTED)) + line for place, line in rows]
-    if state.current is not None:
-        lines[at].truncate(width, overflow="crop", pad=True)
-        lines[at].stylize("reverse")
-    return _window(lines, max(0, at), room)
+    names = [name if width >= WIDE else shorter for name, shorter, _ in _NUMBERS]
+    queues = [row for row in state.rows if row.place.topic is None]
+    groups = [row for row in state.rows if row.place.topic is not None]
+    marks: list[bool] = []
+    for heading, rows in (("queue", names[0]), queues), (("topic/group", "lag"), groups):
+        if rows:
+            listing.add(*(Text(name, "bold") for name in (*heading, *names[1:], *_GRAPHS)))
+            marks += [False, *(row.place == state.selected for row in rows)]
+        for row in rows:
+            listing.add(*_cells(state, row, 30 if width >= VERY_WIDE else 10))
+    lines = [
+        _marked(line, mark, width) for line, mark in zip(listing.lines(width - 2)[1:], marks, strict=True)
+    ]
+    if queues and groups:
+        lines[len(queues) + 1 : len(queues) + 1] = gap
+    return lines or [Text("no queue and no topic has been used yet", style="dim")]
 
 
-def _headings(first: str, width: int, graphs: int) -> list[Text]:
-    waiting = "lag" if first != "queue" else "waiting" if width >= WIDE else "wait"
-    last = ["done 1h", "failed 1h"] if graphs == 2 else ["last hour"] * graphs
-    names = [first, waiting, *(_NAMES if width >= WIDE else _SHORT_NAMES), *last]
-    return [Text(name if first else "", style="bold") for name in names]
+def _marked(line: Text, mark: bool, width: int) -> Text:
+    marked = Text(_MARK if mark else "  ") + line
+    if mark:
+        marked.truncate(width, overflow="crop", pad=True)
+        marked.stylize("reverse")
+    return marked
 
 
-def _cells(state: WatchState, row: WatchRow, graphs: Sequence[int]) -> list[str | Text]:
+def _cells(state: WatchState, row: WatchRow, bars: int) -> list[str | Text]:
     info, done, failed = row.info, row.traffic.done, row.traffic.failed
     if info is None:
-        return [str(row.place), Text("no group", style="dim"), *[""] * (len(_NAMES) + len(graphs))]
-    bars = [sparkline(total([done, failed]), width, "green", bad=failed) for width in graphs[:1]]
-    if len(graphs) == 2:
-        bars = [sparkline(done, graphs[0], "green"), sparkline(failed, graphs[1], "red")]
+        rest = len(_NUMBERS) + len(_GRAPHS) - 1
+        return [str(row.place), Text("no group", style="dim"), *[""] * rest]
     return [
         str(row.place),
-        number_text(row.waiting),
-        number_text(info.running, "green"),
-        number_text(info.scheduled),
-        number_text(info.retrying, "yellow"),
-        number_text(info.dead, "red"),
-        age_text(info.oldest),
+        number_text(info.lag if isinstance(info, GroupInfo) else info.queued),
+        *state_cells(info),
         # A paused queue does nothing, so there is room for the word.
         Text("paused", style="yellow") if info.paused else _rate(state.rates.per_second(done)),
         _rate(state.rates.per_second(failed), "red"),
-        *bars,
+        sparkline(total([done, failed]), bars, "green", bad=failed),
+        sparkline(failed, bars, "red"),
     ]
 
 
-def _window(lines: list[Text], at: int, room: int) -> list[Text]:
-    """The headings, and the lines around line `at`."""
+def _window(lines: list[Text], room: int) -> list[Text]:
+    """The heading, and as many lines around the selected one as there is room for."""
+    at = next((at for at, line in enumerate(lines) if line.plain.startswith(_MARK)), 0)
     if len(lines) <= room:
         return lines
     if room < 5:
@@ -244,19 +232,10 @@ def _window(lines: list[Text], at: int, room: int) -> list[Text]:
     return [lines[0], *shown]
 
 
-# --- the bottom ------------------------------------------------------------------------------------------
-
-
-def _foot(state: WatchState, width: int, height: int) -> list[Text]:
-    message = _message(state, width)
-    if height >= ROOMY:
-        return [message, _keys(state)]
-    return [message if message.plain else _keys(state)]
-
-
 def _message(state: WatchState, width: int) -> Text:
-    if state.asking is not None:
-        return Text(f"{question(state.asking)} y replays, any other key leaves them", style="bold yellow")
+    if (asked := state.asking) is not None:
+        what = f"Replay {counted(asked.count, 'dead letter')} of {asked.place}?"
+        return Text(f"{what} y replays, any other key leaves them", style="bold yellow")
     if (running := state.running) is None:
         return Text(state.message, style="red" if state.is_error else "green")
     if not running.count:
@@ -269,21 +248,15 @@ def _keys(state: WatchState) -> Text:
     if state.asking is not None:
         return Text()  # the question names its keys
     info = state.current.info if state.current else None
-    keys = [
-        ("↑↓", "select"),
-        ("p", "resume" if info and info.paused else "pause"),
-        ("r", f"replay {info.dead:,} dead" if info and info.dead else "replay"),
-        ("?", "help"),
-        ("q", "quit"),
-    ]
-    line = Text()
-    for key, what in [("any key", "back"), ("q", "quit")] if state.showing_help else keys:
-        line.append(key, "bold").append(f" {what}   ", "dim")
-    line.rstrip()
-    return line
-
-
-# --- graphs ----------------------------------------------------------------------------------------------
+    keys = {
+        "↑↓": "select",
+        "p": "resume" if info and info.paused else "pause",
+        "r": f"replay {info.dead:,} dead" if info and info.dead else "replay",
+        "?": "help",
+        "q": "quit",
+    }
+    shown = {"any key": "back", "q": "quit"} if state.showing_help else keys
+    return Text("   ").join(Text.assemble((key, "bold"), (f" {what}", "dim")) for key, what in shown.items())
 
 
 def sparkline(counts: Sequence[int], width: int, style: str, *, bad: Sequence[int] = ()) -> Text:
@@ -299,6 +272,8 @@ def sparkline(counts: Sequence[int], width: int, style: str, *, bad: Sequence[in
 
 def _gathered(counts: Sequence[int], width: int) -> list[int]:
     """Minutes added up to as many bars as there is room for."""
+    if not width:
+        return []
     size = -(-len(counts) // width) or 1
     padded = [0] * (size * width - len(counts)) + list(counts)
     return [sum(padded[start : start + size]) for start in range(0, len(padded), size)]

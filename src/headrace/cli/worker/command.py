@@ -7,15 +7,15 @@ import logging
 import os
 import sys
 import threading
-from collections.abc import Callable, Collection, Coroutine
-from typing import Any
+from collections.abc import Collection, Coroutine
 
 import click
 
 from headrace import __version__
 from headrace.app import App
-from headrace.cli.output.render import echo
+from headrace.cli.output.render import counted, echo
 from headrace.cli.target.locate import locate
+from headrace.cli.target.option_types import setting
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import span
 from headrace.engine.process_signals import StopSignals
@@ -28,72 +28,74 @@ from .metrics_port import metrics_port
 from .process_monitor import ProcessMonitor
 from .supervisor import SUPERVISOR, Supervisor
 
-LEVELS = click.Choice(["debug", "info", "warning", "error"])
-FORMATS = click.Choice(["text", "json"])
-
 #: Seconds after the second signal.
 LAST_MOMENTS = 1.7
 
 
 @click.command()
 @click.argument("target", metavar="MODULE:APP")
-@click.option(
-    "--queues", envvar="HEADRACE_QUEUES", metavar="A,B", help="Queues to serve; default: all the app's."
+@setting("queues", metavar="A,B", help="Queues to serve; default: all the app's.")
+@setting("topics", metavar="A,B", help="Topics to handle events of; default: all that the app subscribes to.")
+@setting(
+    "concurrency",
+    type=click.IntRange(1),
+    default=100,
+    metavar="N",
+    help="Jobs and events that a process runs at a time.",
 )
-@click.option(
-    "--topics",
-    envvar="HEADRACE_TOPICS",
-    metavar="A,B",
-    help="Topics to handle events of; default: all that the app subscribes to.",
+@setting(
+    "processes",
+    type=click.IntRange(1),
+    default=1,
+    metavar="N",
+    help="Worker processes; one that dies is replaced.",
 )
-@click.option(
-    "--concurrency", envvar="HEADRACE_CONCURRENCY", type=click.IntRange(1), default=100, show_default=True
-)
-@click.option(
-    "--processes", envvar="HEADRACE_PROCESSES", type=click.IntRange(1), default=1, show_default=True
-)
-@click.option("--burst", envvar="HEADRACE_BURST", is_flag=True, help="Stop when nothing is left to do.")
-@click.option(
-    "--grace",
-    envvar="HEADRACE_GRACE",
+@setting("burst", is_flag=True, help="Stop when nothing is left to do.")
+@setting(
+    "grace",
     type=click.FloatRange(0),
     default=25.0,
-    show_default=True,
     metavar="S",
     help="Seconds that running jobs have to end after the first SIGTERM.",
 )
-@click.option(
-    "--lease",
-    envvar="HEADRACE_LEASE",
+@setting(
+    "lease",
     type=click.FloatRange(0, min_open=True),
     default=15.0,
-    show_default=True,
     metavar="S",
     help="Seconds after which the jobs of a worker that died are taken over.",
 )
-@click.option(
-    "--metrics-port",
-    envvar="HEADRACE_METRICS_PORT",
+@setting(
+    "metrics-port",
     type=click.IntRange(0, 65_535),
     metavar="P",
     help="Answer /metrics, /healthz and /readyz there; of several processes each on the next port. 0: any.",
 )
-@click.option(
-    "--metrics-host",
-    envvar="HEADRACE_METRICS_HOST",
+@setting(
+    "metrics-host",
     default="127.0.0.1",
-    show_default=True,
     metavar="ADDRESS",
     help="The address of that port; 0.0.0.0 for probes from elsewhere.",
 )
-@click.option(
-    "--metrics-names",
-    envvar="HEADRACE_METRICS_NAMES",
+@setting(
+    "metrics-names",
     metavar="NAMES",
     help="Names with dots by which that port is asked, with commas between; addresses need not be named.",
 )
-@click.option("--log-level", envvar="HEADRACE_LOG_LEVEL", type=LEVELS, default="info", show_default=True)
-@click.option("--log-format", envvar="HEADRACE_LOG_FORMAT", type=FORMATS, default="text", show_default=True)
+@setting(
+    "log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    metavar="LEVEL",
+    help="The least level to log: debug, info, warning or error. debug logs every job.",
+)
+@setting(
+    "log-format",
+    type=click.Choice(["text", "json"]),
+    default="text",
+    metavar="FORMAT",
+    help="Log lines as text or json.",
+)
 def worker(
     target: str,
     queues: str | None,
@@ -129,22 +131,12 @@ def worker(
     app = locate(target)
     if log_level == "debug":
         log_every_job(lambda signal, listener: app.on(signal)(listener))
-    _run(
-        lambda: _serve(
-            app,
-            target,
-            app.worker(
-                queues=_names(queues),
-                topics=_names(topics),
-                concurrency=concurrency,
-                lease=lease,
-                grace=grace,
-            ),
-            burst=burst,
-            banner=log_format == "text" and SUPERVISOR not in os.environ,
-            metrics=(metrics_host, metrics_port, _names(metrics_names) or ()),
-        )
+    worker = app.worker(
+        queues=_names(queues), topics=_names(topics), concurrency=concurrency, lease=lease, grace=grace
     )
+    if log_format == "text" and SUPERVISOR not in os.environ:
+        _banner(app, target, worker)
+    _run(_serve(app, worker, burst, (metrics_host, metrics_port, _names(metrics_names) or ())))
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -158,16 +150,8 @@ def _names(text: str | None) -> list[str] | None:
 
 
 async def _serve(
-    app: App,
-    target: str,
-    worker: Worker,
-    *,
-    burst: bool,
-    banner: bool,
-    metrics: tuple[str, int | None, Collection[str]],
+    app: App, worker: Worker, burst: bool, metrics: tuple[str, int | None, Collection[str]]
 ) -> None:
-    if banner:
-        _banner(app, target, worker)
     try:
         async with metrics_port(app, worker, *metrics), ProcessMonitor(worker):
             with StopSignals(first=lambda: None, second=_exit_soon):
@@ -188,9 +172,9 @@ def _exit() -> None:
     os._exit(0)
 
 
-def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
+def _run(main: Coroutine[object, None, None]) -> None:
     runner = asyncio.Runner(loop_factory=loop_factory())
-    runner.run(main())
+    runner.run(main)
     left = asyncio.all_tasks(runner.get_loop())
     for task in left:
         task.cancel()
@@ -203,7 +187,7 @@ def _run(main: Callable[[], Coroutine[Any, Any, None]]) -> None:
     runner.close()
 
 
-async def _wait(tasks: set[asyncio.Task[Any]]) -> None:
+async def _wait(tasks: set[asyncio.Task[object]]) -> None:
     """Give tasks that a handler left running a second to end."""
     await asyncio.wait(tasks, timeout=1.0)
 
@@ -215,7 +199,7 @@ def _banner(app: App, target: str, worker: Worker) -> None:
     declared = {"default", *(task.options.queue for task in app.tasks.values())}
     strange = [queue for queue in options.queues if queue not in declared]
     lines = (
-        ("app", f"{target}, {_count(len(list(app.tasks)), 'task')}"),
+        ("app", f"{target}, {counted(len(app.tasks), 'task')}"),
         ("store", app.description),
         ("queues", ", ".join(options.queues) or "none"),
         *((("note", f"no task is declared for {', '.join(strange)}"),) if strange else ()),
@@ -230,10 +214,6 @@ def _banner(app: App, target: str, worker: Worker) -> None:
     for name, text in lines:
         echo(f"    {name:<7} {text}", err=True)
     echo(err=True)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _arguments() -> list[str]:

@@ -49,15 +49,17 @@ def parse_span(text: str) -> float:
 
 def parse_time(text: str, zone: tzinfo | None, forms: str = TIME_FORMS) -> datetime:
     """A time from `2h`, `2h ago` or `2026-03-01 10:00`. `zone` is for a time that names none; None means the
-    zone of this machine."""
+    zone of this machine. A number needs a unit: `90` may be seconds or minutes, and `2026` a year."""
     written = text.strip()
+    length = _SPAN.fullmatch(written.removesuffix("ago").strip())
     try:
-        if _SPAN.fullmatch(length := written.removesuffix("ago").strip()):
-            return datetime.now(UTC) - timedelta(seconds=parse_span(length))
+        if length and length[2]:
+            return datetime.now(UTC) - timedelta(seconds=parse_span(length[0]))
         time = datetime.fromisoformat(written)
         return (time if time.tzinfo or zone is None else time.replace(tzinfo=zone)).astimezone(UTC)
     except (ValueError, OverflowError):
-        raise ConfigurationError(f"{text[:100]!r} is no time: write {forms} {zone or ''}".rstrip()) from None
+        what = "has no unit" if length else "is no time"
+        raise ConfigurationError(f"{text[:100]!r} {what}: write {forms} {zone or ''}".rstrip()) from None
 
 
 def parse_start(text: str, zone: tzinfo | None) -> str | datetime:

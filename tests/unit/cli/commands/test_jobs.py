@@ -72,7 +72,7 @@ def test_the_table_tells_what_one_wants_to_know_next(headrace: Shell) -> None:
     lines = {line.split()[0]: line for line in headrace("jobs", "list", "shop:app").stdout.splitlines()}
     assert "due in" in lines["retrying"]
     assert "OSError: the bank is closed" in lines["retrying"]
-    assert "exhausted: ValueError: cannot send to ada" in lines["dead"]
+    assert "ValueError: cannot send to ada (exhausted)" in lines["dead"]
     assert "due in" in lines["scheduled"]
     assert "ended" in lines["succeeded"]
 
@@ -192,7 +192,7 @@ def test_arguments_and_results_that_cannot_be_read_do_not_hide_the_rest(headrace
 
 def test_a_job_that_nobody_knows_is_a_failure(app: App, headrace: Shell) -> None:
     assert "there is no job nix" in headrace.failed("jobs", "show", "shop:app", "nix")
-    assert "one ID is wanted" in headrace.refused("jobs", "show", "shop:app", "one", "two")
+    assert "Expected 'ID', not 'one two'" in headrace.refused("jobs", "show", "shop:app", "one", "two")
     assert "Missing argument 'ID'" in headrace.refused("jobs", "show", "--app", "shop:app")
 
 

@@ -44,7 +44,9 @@ def test_a_purge_cancels_what_waits(app: App, headrace: Shell, enqueue: Enqueue)
     result = headrace("purge", "shop:app", "default", "--yes")
     assert (result.exit_code, result.stdout) == (0, "2 jobs of default cancelled\n")
     assert queue(app, "default") == QueueInfo("default")
-    assert headrace("purge", "shop:app", "default").stdout == "default is empty: nothing to cancel\n"
+    assert (
+        headrace("purge", "shop:app", "default").stdout == "default has no waiting jobs: nothing to cancel\n"
+    )
 
 
 def test_a_purge_asks_first(
@@ -86,9 +88,13 @@ def test_a_queue_is_split_after_asking(
     assert queue(app, "default").queued == 1
 
 
+def test_a_queue_that_only_the_code_knows_is_suggested(app: App, headrace: Shell) -> None:
+    assert "did you mean mails?" in headrace("pause", "shop:app", "maisl").stderr
+
+
 def test_a_split_wants_a_queue_and_a_number(app: App, headrace: Shell, enqueue: Enqueue) -> None:
     enqueue("shop.add", 1)
     assert "did you mean default?" in headrace.refused("split", "shop:app", "defualt", "4")
-    assert "a number of PARTITIONS" in headrace.refused("split", "shop:app", "default", "many")
+    assert "PARTITIONS is a number" in headrace.refused("split", "shop:app", "default", "many")
     assert "partitions must be 64 at most" in headrace.refused("split", "shop:app", "default", "300")
     assert "Missing argument 'QUEUE PARTITIONS'" in headrace.refused("split", "shop:app", "default")

@@ -36,6 +36,14 @@ def test_on_a_usual_terminal_the_times_stay_whole(
     assert re.search(r"0 9 \* \* mon-fri Europe/London +in [\d.]+ (h|d|min|s) +never", remind)
 
 
+def test_an_interval_is_shown_in_large_units_where_these_are_exact(app: App, headrace: Shell) -> None:
+    for seconds in (3601, 5400):
+        app.sync.schedules.add(f"each-{seconds}", app.tasks["shop.add"].call(1), every=seconds)
+    shown = headrace("schedules", "shop:app").stdout
+    assert "every 3601 s" in shown
+    assert "every 1.5 h" in shown
+
+
 def test_a_nickname_of_cron_is_shown_as_it_was_written(app: App, headrace: Shell) -> None:
     app.sync.schedules.add("tidy", app.tasks["shop.quiet"].call(), cron="@daily", tz="Europe/London")
     assert "@daily Europe/London" in headrace("schedules", "shop:app").stdout

@@ -110,9 +110,10 @@ def test_a_topic_that_is_not_there_yet_is_waited_for_and_remarked_on(
     [
         (("order", "--no-follow"), "did you mean orders?"),
         (("orders", "--since", "yesterday"), "'yesterday' is no time"),
+        (("orders", "--since", "90"), "'90' has no unit"),
         (("orders", "--since", "new", "--group", "billing"), "--since or --group, not both"),
         (("orders", "--group", "nobody"), "orders knows no group 'nobody'"),
-        (("orders", "returns"), "one TOPIC is wanted"),
+        (("orders", "returns"), "Expected 'TOPIC', not 'orders returns'"),
         (("orders", "--limit", "0"), "Invalid value for '--limit'"),
         (("orders", "--since", "0" * 26, "--no-follow"), "holds no event"),
     ],

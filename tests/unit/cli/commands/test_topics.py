@@ -132,7 +132,9 @@ def test_a_reset_that_cannot_be_says_why_and_changes_nothing(
     assert "Missing option '--to'" in refused("orders", "billing")
     assert "Missing argument 'TOPIC GROUP'" in headrace.refused("topics", "reset", "orders", "--to", "new")
     assert "holds no event" in refused("orders", "billing", "--to", "0" * 26, "--yes")
-    assert "a TOPIC and a GROUP are wanted" in refused("orders", "billing", "more", "--to", "new")
+    assert "Expected 'TOPIC GROUP', not 'orders billing more'" in refused(
+        "orders", "billing", "more", "--to", "new"
+    )
     assert group_of(app).lag == 0
 
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import io
 from datetime import UTC, datetime, timedelta
+
+from rich.console import RenderableType
 
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
 from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.output.render import SafeConsole
 from headrace.cli.watch.state import WatchState
 from headrace.core.records.record import RunningJob, WorkerInfo
 
@@ -67,3 +71,10 @@ def state_of(seen: Snapshot | None = None) -> WatchState:
     state = WatchState("SQLite file jobs.db")
     state.update(seen or snapshot(), [])
     return state
+
+
+def drawn(view: RenderableType, width: int, height: int) -> list[str]:
+    """The lines of a terminal of this size, without the spaces at their ends."""
+    console = SafeConsole(file=io.StringIO(), width=width, height=height, markup=False, highlight=False)
+    lines = console.render_lines(view, console.options.update_dimensions(width, height))
+    return ["".join(segment.text for segment in line).rstrip() for line in lines]

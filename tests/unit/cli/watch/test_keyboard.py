@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.cli.watch.screen import Keyboard
+from headrace.cli.watch.terminal import Keyboard
 
 
 @pytest.mark.parametrize(

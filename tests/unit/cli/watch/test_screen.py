@@ -8,21 +8,22 @@ import os
 import pty
 import sys
 import termios
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from rich.console import Console
-from rich.text import Text
+from rich.console import Console, RenderableType
 
 from headrace import App
 from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.watch import screen as screen_module
-from headrace.cli.watch.screen import Terminal, WatchScreen
+from headrace.cli.watch.screen import WatchScreen
+from headrace.cli.watch.terminal import Terminal
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from tests.support.waiting import wait_until
 
-from .snapshots import snapshot
+from .snapshots import drawn, snapshot
 
 Enqueue = Callable[..., Any]
 
@@ -35,23 +36,22 @@ class FedTerminal(Terminal):
         self.shown = ""
         self.depth = 0
         self._out, self._in = os.pipe()
+        self.keys = self._out
 
-    def enter(self) -> None:
+    @contextmanager
+    def entered(self) -> Iterator[None]:
         self.depth += 1
-
-    def leave(self) -> None:
-        self.depth -= 1
-
-    @property
-    def keys(self) -> int:
-        return self._out
+        try:
+            yield
+        finally:
+            self.depth -= 1
 
     @property
     def size(self) -> tuple[int, int]:
         return 100, 30
 
-    def draw(self, lines: Sequence[Text]) -> None:
-        self.shown = "\n".join(line.plain for line in lines)
+    def draw(self, view: RenderableType) -> None:
+        self.shown = "\n".join(drawn(view, *self.size))
 
     def type(self, keys: bytes) -> None:
         os.write(self._in, keys)

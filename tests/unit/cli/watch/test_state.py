@@ -81,6 +81,12 @@ def test_help_is_left_by_any_key_and_q_quits_there_too() -> None:
     assert press(state, "?", "q") == WatchAction("quit")
 
 
+def test_the_name_of_the_store_is_the_one_it_has_once_it_has_answered() -> None:
+    state = WatchState("Redis at localhost")
+    state.update(snapshot(), [])
+    assert state.store == "SQLite file jobs.db"
+
+
 def test_one_thing_at_a_time() -> None:
     state = state_of()
     state.running = WatchAction("replay", Place("mails"), 2)
