@@ -28,7 +28,7 @@ from headrace.engine.registry import Registry
 from headrace.engine.streams import StreamRouter
 
 from .contents import Contents, contents_of
-from .dead_letters import DeadLetters, Replayed, chosen_letters, dead_filter, listed
+from .dead_letters import DeadLetterVerbs, Replayed, chosen_letters, dead_filter, listed
 from .doctor import Doctor
 from .info import QueueInfo, TopicInfo, Traffic, all_queues, no_such_group, topic_info, traffic_of
 from .place import Place, checked_place
@@ -216,7 +216,7 @@ class Admin:
         kind."""
         where, only = checked_place(queue, topic, group), dead_filter(task, reason)
         limit = positive_number("limit", limit)
-        return await self._app_loop.ask(lambda store: DeadLetters(store).list(where, only, cursor, limit))
+        return await self._app_loop.ask(lambda store: DeadLetterVerbs(store).list(where, only, cursor, limit))
 
     async def replay(
         self,
@@ -231,7 +231,7 @@ class Admin:
         """Run dead letters again, those of `ids` or those that match. Each keeps its id, and its attempts
         start at zero. An event goes only to the group in which it died."""
         chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
-        return await self._app_loop.carry_out(lambda: DeadLetters(self._backend).replay(chosen))
+        return await self._app_loop.carry_out(lambda: DeadLetterVerbs(self._backend).replay(chosen))
 
     async def discard(
         self,
@@ -245,7 +245,7 @@ class Admin:
     ) -> Counted:
         """Delete dead letters for good. The answer is their number."""
         chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
-        return await self._app_loop.carry_out(lambda: DeadLetters(self._backend).discard(chosen))
+        return await self._app_loop.carry_out(lambda: DeadLetterVerbs(self._backend).discard(chosen))
 
     # --- one job, or one event of a group ----------------------------------------------------------------
 

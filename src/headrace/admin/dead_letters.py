@@ -37,7 +37,7 @@ class DeadSelection(msgspec.Struct, frozen=True):
     only: DeadFilter
 
 
-class DeadLetters:
+class DeadLetterVerbs:
     def __init__(self, backend: StreamRouter) -> None:
         self._backend = backend
 
