@@ -169,7 +169,7 @@ class Promote:
 
 
 @dataclass(frozen=True)
-class DeadLetters:
+class OnDeadLetters:
     """Names a dead letter, and something that was once claimed."""
 
     stream: Stream
@@ -183,14 +183,14 @@ class DeadLetters:
         return [chosen(["nobody", *dead], self.choice), chosen(["nobody either", *claimed], self.also)]
 
 
-class Replay(DeadLetters):
+class Replay(OnDeadLetters):
     def play(self, pair: Pair) -> None:
         ids = self.ids(pair)
         answers = pair.run(pair.backends[self.process].replay(self.stream, ids))
         assert answers == [pair.streams[self.stream].replay(id) for id in ids]
 
 
-class Discard(DeadLetters):
+class Discard(OnDeadLetters):
     def play(self, pair: Pair) -> None:
         ids = self.ids(pair)
         discarded = pair.run(pair.backends[self.process].discard(self.stream, ids))
