@@ -169,7 +169,7 @@ class Promote:
 
 
 @dataclass(frozen=True)
-class OnDeadLetters:
+class ChosenDeadLetters:
     """Names a dead letter, and something that was once claimed."""
 
     stream: Stream
@@ -183,14 +183,14 @@ class OnDeadLetters:
         return [chosen(["nobody", *dead], self.choice), chosen(["nobody either", *claimed], self.also)]
 
 
-class Replay(OnDeadLetters):
+class Replay(ChosenDeadLetters):
     def play(self, pair: Pair) -> None:
         ids = self.ids(pair)
         answers = pair.run(pair.backends[self.process].replay(self.stream, ids))
         assert answers == [pair.streams[self.stream].replay(id) for id in ids]
 
 
-class Discard(OnDeadLetters):
+class Discard(ChosenDeadLetters):
     def play(self, pair: Pair) -> None:
         ids = self.ids(pair)
         discarded = pair.run(pair.backends[self.process].discard(self.stream, ids))
