@@ -37,11 +37,6 @@ class HandOut:
 class Pair(ABC):
     """`backends` are two processes that use the store. `streams` are those that are claimed from."""
 
-    @property
-    @abstractmethod
-    def streams(self) -> Mapping[Stream, StreamModel[Any]]:
-        """Each with its model."""
-
     def __init__(self, store: StoreUnderTest, clock: MovableClock) -> None:
         self._loop = asyncio.Runner()
         self._numbers = count(1)
@@ -64,7 +59,12 @@ class Pair(ABC):
     def next_number(self) -> int:
         return next(self._numbers)
 
-    # --- what the two pairs do in their own way ------------------------------------------------------------
+    # --- what the two pairs do in their own way ----------------------------------------------------------
+
+    @property
+    @abstractmethod
+    def streams(self) -> Mapping[Stream, StreamModel[Any]]:
+        """Each with its model."""
 
     @abstractmethod
     def compare(self) -> None:
