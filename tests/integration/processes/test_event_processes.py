@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from headrace.core.messages.message import group_stream
 from tests.integration.programs.recording_subscribers import GROUPS, EventProgram, Story, flood_log
 from tests.integration.support.worker_processes import WorkerProcess, Workshop
 from tests.support.servers import also
@@ -212,6 +211,10 @@ async def test_a_group_is_read_again_from_the_beginning_by_other_processes(works
 
 
 async def _is_settled(program: EventProgram) -> bool:
-    home: Any = program.app._app_loop
-    counts = await home.call(home.backend.counts, group_stream("rare", "readers"))
-    return bool(counts.queued + counts.running == 0)
+    [group] = [
+        group
+        for topic in await program.app.admin.topics()
+        for group in topic.groups
+        if (topic.name, group.group) == ("rare", "readers")
+    ]
+    return group.lag + group.running == 0

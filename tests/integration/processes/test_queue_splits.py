@@ -15,6 +15,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import Generation, parts_of
 from tests.integration.support.steady_load import Load
 from tests.integration.support.worker_processes import ROOT, Workshop
+from tests.support.routers import opened_router
 from tests.support.server_groups import Cluster
 
 QUEUE = Stream("queue", "default")
@@ -78,7 +79,8 @@ async def test_whoever_splits_may_be_killed_between_any_two_steps(
         await load.until_accepted(50)
     await load.until_all_ran()
     assert set(load.runs().values()) == {1}
-    layout = await operator._app_loop.backend.layout(QUEUE)
+    async with opened_router(workshop.url) as store:
+        layout = await store.layout(QUEUE)
     assert [each.parts for each in layout.generations] == [1, 3, 5, 2]
     assert not layout.proposed
 

@@ -11,6 +11,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import ScheduleRecord
 from tests.integration.support.worker_processes import Workshop
+from tests.support.routers import opened_router
 from tests.support.servers import also
 
 pytestmark = pytest.mark.parametrize("workshop", ["sqlite", *also("redis-6.2")], indirect=True)
@@ -48,9 +49,8 @@ async def test_each_moment_makes_one_job_whatever_becomes_of_the_workers(worksho
 
 
 async def _record(workshop: Workshop) -> ScheduleRecord:
-    home = workshop.app._app_loop
-    table = await home.call(home.backend.schedules, [Stream("queue", "default")])
-    [record] = table.records
+    async with opened_router(workshop.url) as store:
+        [record] = (await store.schedules([Stream("queue", "default")])).records
     return record
 
 

@@ -15,9 +15,11 @@ import pytest
 from headrace import App, BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import Generation, parts_of
+from headrace.store import Layout
 from tests.integration.processes.test_queue_splits import is_empty, split_and_die
 from tests.integration.support.steady_load import Load
 from tests.integration.support.worker_processes import Workshop
+from tests.support.routers import opened_router
 from tests.support.server_groups import Cluster, Watched
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
@@ -149,8 +151,14 @@ async def test_a_change_that_a_failover_takes_back_is_made_again_by_who_knows_it
         assert await parts_by_generation(operator) == [1, 3, 6]
 
 
+async def layout_of(operator: App) -> Layout:
+    assert operator.url is not None
+    async with opened_router(operator.url) as store:
+        return await store.layout(QUEUE)
+
+
 async def parts_by_generation(operator: App) -> list[int]:
-    layout = await operator._app_loop.backend.layout(QUEUE)
+    layout = await layout_of(operator)
     assert not layout.proposed
     return [each.parts for each in layout.generations]
 
@@ -183,7 +191,7 @@ async def nothing_is_lost(url: str, folder: Path, harm: Callable[[], None]) -> N
         feeder.exit_code()
         fed = {number for line in workshop.log.lines("accepted") for number in line["numbers"]}
         await workshop.until(lambda: load.runs().keys() >= load.accepted.keys() | fed, timeout=PATIENCE)
-        layout = await operator._app_loop.backend.layout(QUEUE)
+        layout = await layout_of(operator)
         assert (layout.current.parts, layout.proposed) == (6, 0)
         assert not any(worker.ended for worker in workshop.workers if worker is not feeder)
         await workshop.until(lambda: is_empty(operator))

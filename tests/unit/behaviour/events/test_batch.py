@@ -28,6 +28,7 @@ from headrace.engine.running import slots as slots_module
 from headrace.engine.running.batches import HOPELESS
 from headrace.engine.running.bundle import bundled
 from tests.support.intercepted_store import InterceptedStore
+from tests.support.movable_loop import idle
 from tests.support.waiting import wait_until, wait_until_sync
 from tests.unit.behaviour.events.orders import (
     OrderPlaced,
@@ -345,9 +346,12 @@ async def test_the_lost_lease_of_one_does_not_end_the_list_but_that_of_all_does(
         store.lost.add(ids[1])
         store.change_lease(INDEX, LONG / 2)
         await wait_until(lambda: worker.renewals == 3)
+        store.change_lease(INDEX, LONG / 4)
+        await wait_until(lambda: worker.renewals >= 5)  # so the answers of the first round were heeded
+        await idle()
         assert not cancelled.is_set()
         store.lost.update(ids)
-        store.change_lease(INDEX, LONG / 4)
+        store.change_lease(INDEX, LONG / 8)
         await cancelled.wait()
     assert len(of(signals.LeaseLost, heard)) == 1
 

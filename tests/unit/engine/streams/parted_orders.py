@@ -24,9 +24,9 @@ LEASE_US: Final = 30 * SECOND
 class PartedOrders:
     def __init__(self, parts: int = 3, *, processes: int = 2) -> None:
         self.clock = MovableClock()
-        store = SharedState()
+        self.state = SharedState()
         self.processes = [
-            StreamRouter(MemoryStore(store, name="test", clock=self.clock)) for _ in range(processes)
+            StreamRouter(MemoryStore(self.state, name="test", clock=self.clock)) for _ in range(processes)
         ]
         self.backend = self.processes[0]
         for process in self.processes:

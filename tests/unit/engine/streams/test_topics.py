@@ -10,7 +10,7 @@ from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import UniqueKey, group_stream
 from headrace.core.messages.outcome import Retry, Verdict
 from headrace.core.records.answers import Renewal
-from headrace.core.rules.layout import WHOLE
+from headrace.core.rules.layout import WHOLE, parts_of
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.topics.topic import BEGINNING, NEW, KeptTopics, Start, TopicRules
 from tests.unit.engine.streams.parted_orders import TOPIC, PartedOrders, ids_of
@@ -61,7 +61,7 @@ async def test_one_of_those_who_join_at_once_makes_the_group(orders: PartedOrder
     """Each of them is the first in some part."""
     group = group_stream("orders", "billing")
     await orders.publish("a")
-    last = (await orders.backend._layouts.parts(TOPIC))[-1]
+    last = parts_of(TOPIC, (await orders.backend.layout(TOPIC)).current)[-1]
     await orders.processes[1].store.join(group_stream(last.name, "billing"), NEW)
     assert await orders.backend.join(group, NEW)
     assert not await orders.processes[1].join(group, NEW)
@@ -69,9 +69,8 @@ async def test_one_of_those_who_join_at_once_makes_the_group(orders: PartedOrder
 
 async def test_a_layout_that_the_store_has_lost_comes_back(orders: PartedOrders) -> None:
     group = await orders.join()
-    store = orders.backend.store._store  # type: ignore[attr-defined]
-    store.layouts.clear()
-    store.stream_states.clear()
+    orders.state.layouts.clear()
+    orders.state.stream_states.clear()
     await orders.backend.layout(TOPIC)
     await orders.publish(*ids_of(9), by=1)
     assert sorted(await orders.finish(group)) == ids_of(9)
@@ -80,9 +79,8 @@ async def test_a_layout_that_the_store_has_lost_comes_back(orders: PartedOrders)
 
 async def test_a_topic_that_was_lost_and_made_whole_is_whole(orders: PartedOrders) -> None:
     await orders.publish("lost")
-    store = orders.backend.store._store  # type: ignore[attr-defined]
-    store.layouts.clear()
-    store.stream_states.clear()
+    orders.state.layouts.clear()
+    orders.state.stream_states.clear()
     orders.processes[1].declare(TOPIC, 1)
     await orders.publish("a", by=1)
     await orders.backend.layout(TOPIC)
