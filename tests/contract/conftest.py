@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,9 @@ from headrace.core.messages.ids import new_id
 from headrace.core.store import Store
 from headrace.stores import open_store
 from headrace.stores.redis.intake import reader
-from headrace.stores.redis.store import RedisStore
 from headrace.testing.contract import StoreUnderTest
 from tests.contract.forgotten import check_forgotten
+from tests.support.redis_leases import age_leases
 from tests.support.server_groups import Cluster, Watched
 from tests.support.servers import Fleet, rows
 
@@ -125,11 +126,14 @@ def store_under_test(store: str, store_url: str) -> StoreUnderTest:
         parts=PARTS if store.startswith(SPLIT) else 1,
         any_integer=store.removeprefix(SPLIT) == "memory",
         server_clock=store_url.startswith("redis"),
-        age_leases=_age_leases,
+        age_leases=_aging(store_url),
         check_forgotten=check_forgotten,
     )
 
 
-async def _age_leases(store: Store, seconds: float) -> None:
-    if isinstance(store, RedisStore):
-        await store._age_pending(seconds)
+def _aging(store_url: str) -> Callable[[Store, float], Awaitable[None]]:
+    async def age(store: Store, seconds: float) -> None:
+        if store_url.startswith("redis"):
+            await asyncio.to_thread(age_leases, store_url, seconds)
+
+    return age

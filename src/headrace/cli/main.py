@@ -96,7 +96,7 @@ def completion(ctx: click.Context, shell: str) -> None:
     Examples:
       eval "$(headrace completion bash)"       in ~/.bashrc
       eval "$(headrace completion zsh)"        in ~/.zshrc
-      headrace completion fish | source        in ~/.config/fish/config.fish
+      headrace completion fish > ~/.config/fish/completions/headrace.fish
     """
     kind = get_completion_class(shell)
     if kind is None:

@@ -582,7 +582,7 @@ async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(b
     await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_seen(seen))
     await wait_until(has_turn)
     assert await backend.prune(limit=10) == 1
-    await backend._age_pending(60)
+    await bench.age(60)
     for _ in range(3):  # more turns than one, since a look that was just made is enough
         await wait_until(has_turn)
     assert len(recovered) == len(held) == 15
@@ -601,7 +601,8 @@ async def test_after_a_restart_of_the_server_nobody_is_robbed_for_one_lease(tmp_
             [claim] = await bench.claim()
             assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
             server.restart()
-            await bench.again(lambda: bench.age(60))
+            await bench.again(lambda: bench.backend.counts(STREAM))
+            await bench.age(60)
             assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
             assert await bench.settle(DONE, claim) == [Verdict.KEPT]
 

@@ -34,7 +34,7 @@ from tests.support.routers import open_router
 from tests.support.server_groups import Cluster, Watched
 from tests.support.servers import HOST, Server
 
-Play = Callable[[StreamRouter], Awaitable[None]]
+Play = Callable[[StreamRouter, str], Awaitable[None]]
 
 #: Each goes on where the one before it has stopped.
 PARTS: dict[Role, Play] = {"producer": produce, "worker": work, "reader": read}
@@ -78,7 +78,7 @@ async def opened(url: str, namespace: str) -> AsyncIterator[StreamRouter]:
 
 async def play(server: Server, namespace: str, role: Role, part: Play) -> None:
     async with backend_of(server, namespace, role) as backend:
-        await part(backend)
+        await part(backend, server.url)
 
 
 async def test_each_role_is_played_under_its_own_rights(redis_server: Server, namespace: str) -> None:
@@ -120,7 +120,7 @@ async def test_on_a_cluster_each_role_needs_little_more(tmp_path: Path) -> None:
                 server.command("ACL", "SETUSER", role, "on", ">secret", *rules)
             url = cluster.url.replace("://", f"://{role}:secret@")
             async with opened(url, "acl") as backend:
-                await part(backend)
+                await part(backend, cluster.url)
 
 
 @pytest.mark.more
@@ -131,7 +131,7 @@ async def test_behind_sentinels_each_role_needs_little_more(tmp_path: Path) -> N
             for server in watched.data:
                 server.command("ACL", "SETUSER", role, "on", ">secret", *rules)
             async with opened(watched.url.replace("://", f"://{role}:secret@"), "acl") as backend:
-                await part(backend)
+                await part(backend, watched.url)
 
 
 async def test_a_worker_may_also_produce(redis_server: Server, namespace: str) -> None:

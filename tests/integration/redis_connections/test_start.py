@@ -86,7 +86,7 @@ async def everything(bench: Bench) -> None:
     assert [letter.id for letter in await backend.dead_letters(STREAM, only=DeadFilter())] == [dead.id]
     assert await backend.replay(STREAM, [dead.id]) == ["replayed"]
     assert (await backend.get(STREAM, dead.id)).status is JobStatus.QUEUED
-    await backend._age_pending(60)
+    await bench.age(60)
     assert (await backend.reclaim([SOURCE], limit=10)).recovered
     await beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
     assert [worker.consumer for worker in await backend.workers()] == ["worker"]

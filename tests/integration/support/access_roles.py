@@ -32,7 +32,7 @@ from headrace.core.schedules.schedule_record import advance, establish
 from headrace.core.topics.topic import BEGINNING, NEW, Start, TopicRules
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.kit.heartbeats import beat, leave
-from headrace.testing.contract.kit.stand import inner_of
+from tests.support.redis_leases import age_leases
 
 HOUR = 3600 * SECOND
 
@@ -47,7 +47,7 @@ WORKER = WorkerInfo("worker", "host", 1, 1, ("work",), 10, groups=("orders/billi
 _numbers = count(1)
 
 
-async def produce(backend: StreamRouter) -> None:
+async def produce(backend: StreamRouter, url: str) -> None:
     """As a web application does: jobs and events of every kind, and what a job's handle can."""
     await backend.declare_topic(TOPIC, TopicRules(max_length=1000))
     plain = [Message(new_id(), "greet", b"", fresh=True) for _ in range(3)]
@@ -77,7 +77,7 @@ async def produce(backend: StreamRouter) -> None:
     assert QUEUE in await backend.streams()
 
 
-async def work(backend: StreamRouter) -> None:
+async def work(backend: StreamRouter, url: str) -> None:
     """As a worker does; `produce` has gone before. Every outcome, recovery, schedules, upkeep."""
     await backend.declare_stream(JOBS, 20 * SECOND)
     await backend.declare_stream(JOBS, 15 * SECOND)
@@ -92,7 +92,7 @@ async def work(backend: StreamRouter) -> None:
     await _work_off(backend, JOBS)
     await _work_off(backend, BILLS)
     await _work_off(backend, MAILS)
-    await _recover(backend)
+    await _recover(backend, url)
     assert (await backend.read(TOPIC, BEGINNING, consumer="worker", limit=10, wait=0)).entries
     assert not (await backend.read(TOPIC, NEW, consumer="worker", limit=10, wait=0.01)).entries
     await backend.keep_topics([ORDERED, PLAIN], limit=10)
@@ -102,7 +102,7 @@ async def work(backend: StreamRouter) -> None:
     await leave(backend, "worker", JOBS)
 
 
-async def read(backend: StreamRouter) -> None:
+async def read(backend: StreamRouter, url: str) -> None:
     """As a dashboard does that may change nothing; `produce` and `work` have gone before."""
     streams = await backend.streams()
     assert {QUEUE, TOPIC, ORDERED, PLAIN} <= set(streams)
@@ -159,12 +159,12 @@ async def _work_off(backend: StreamRouter, source: Stream) -> None:
         await backend.promote([source], limit=10)
 
 
-async def _recover(backend: StreamRouter) -> None:
+async def _recover(backend: StreamRouter, url: str) -> None:
     """A worker that is gone held these, and one of them is to be cancelled."""
     await backend.append(_batch(QUEUE, *[Message(new_id(), "greet", b"") for _ in range(3)]))
     for _ in range(3):
         claims = await _claim(backend, JOBS)
-        await inner_of(backend)._age_pending(60)  # type: ignore[attr-defined]
+        await asyncio.to_thread(age_leases, url, 60)
         await backend.reclaim([JOBS], limit=10)
     await backend.append(_batch(QUEUE, Message(new_id(), "greet", b"")))
     for claim in claims[:1]:

@@ -9,15 +9,14 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from headrace import App, Job, JobStatus, RetryPolicy, Snooze, Unrecoverable, current_job
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.stores import open_store
-from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.keys import GROUP
+from tests.support.redis_leases import age_leases
 from tests.support.routers import open_router
 from tests.support.waiting import wait_until
 
@@ -130,17 +129,10 @@ class Story:
                 [Stream("queue", "orphans")], consumer="ghost", limit=1, suspects=0, wait=5
             )
             assert [claim.id for claim in claims] == [job.id]
-            await self._run_out(ghost, claims[0])
+            await asyncio.to_thread(age_leases, self._direct, 2 * LEASE)
         finally:
             await ghost.close()
         return job
-
-    async def _run_out(self, ghost: Any, claim: Claim) -> None:
-        """As if a lease had passed since."""
-        token = cast(EntryToken, claim.token)
-        lane = ghost._store.queue(claim.stream).keys.lanes[token.lane - 1]
-        idle = ("IDLE", round(2000 * LEASE), "JUSTID")
-        await ghost._store.command("XCLAIM", lane, GROUP, "ghost", 0, token.entry, *idle)
 
     async def _plain(self) -> None:
         note = self._tasks["note"]

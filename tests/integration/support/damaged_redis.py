@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from typing import Any
 
 import msgspec
 
-from headrace.testing.contract.kit.stand import inner_of
 from tests.integration.support.damaged_store import PASSED, fill
+from tests.support.redis_leases import age_leases
 from tests.support.routers import open_router
 from tests.support.servers import HOST, Server, ask
 
@@ -49,8 +50,7 @@ class RedisStore:
         backend = open_router(self.url)
         await backend.open()
         await fill(backend)
-        store = inner_of(backend)
-        await store._age_pending(PASSED)  # type: ignore[attr-defined]
+        await asyncio.to_thread(age_leases, self.url, PASSED)
         await backend.close()
         self._content = [
             (key, self._ask("DUMP", key), self._ask("PTTL", key)) for key in self._ask("KEYS", "*")

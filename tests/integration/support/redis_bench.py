@@ -17,6 +17,7 @@ from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import Outcome, Settlement, Verdict
 from headrace.core.runtime.clock import SECOND
 from headrace.stores import open_store
+from tests.support.redis_leases import age_leases
 from tests.support.servers import HOST, Reply, ask
 from tests.support.waiting import wait_until
 
@@ -72,7 +73,7 @@ class Bench:
 
     async def age(self, seconds: float) -> None:
         """Let what is held be held for so much longer. The server counts that on a clock of its own."""
-        await self.backend._age_pending(seconds)
+        await asyncio.to_thread(age_leases, self._url, seconds)
 
     async def again(self, action: Callable[[], Any]) -> Any:
         """What `action` gives once the connection stands again."""

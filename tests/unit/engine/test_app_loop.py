@@ -14,23 +14,25 @@ import pytest
 from headrace import AppClosed, BackendUnavailable
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
-from tests.support.routers import open_router
+from headrace.store import Store
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 
 
 class Watched:
     """An `AppLoop` whose store counts how often it is opened and closed."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.backend = open_router("memory://")
+    def __init__(self) -> None:
+        self.store = InterceptedStore()
+        self.backend = StreamRouter(self.store)
         self.app_loop = AppLoop(self.backend)
         self.events: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.troubles: list[Exception] = []
-        monkeypatch.setattr(self.backend, "open", self._open)
-        monkeypatch.setattr(self.backend, "close", self._close)
-        monkeypatch.setattr(self.backend, "for_other_loop", self._twin)
+        self.store.intercept("open", self._open)
+        self.store.intercept("close", self._close)
+        self.store.intercept("for_other_loop", self._twin)
 
     async def _open(self) -> None:
         await asyncio.sleep(0)
@@ -42,9 +44,9 @@ class Watched:
         await self.gate.wait()
         self.events.append("close")
 
-    def _twin(self) -> StreamRouter:
+    def _twin(self) -> Store:
         self.events.append("twin")
-        return open_router("memory://")
+        return InterceptedStore()
 
     async def wait_forever(self) -> int:
         future: asyncio.Future[int] = asyncio.get_running_loop().create_future()
@@ -74,8 +76,8 @@ class Elsewhere:
 
 
 @pytest.fixture
-def watched(monkeypatch: pytest.MonkeyPatch) -> Watched:
-    return Watched(monkeypatch)
+def watched() -> Watched:
+    return Watched()
 
 
 @pytest.fixture

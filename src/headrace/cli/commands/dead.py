@@ -16,7 +16,16 @@ from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import read_page, show_page
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import counted, echo, json_list_option, json_option, short, show, show_json
+from headrace.cli.output.render import (
+    counted,
+    echo,
+    error_text,
+    json_list_option,
+    json_option,
+    short,
+    show,
+    show_json,
+)
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import Command, on_store, on_store_with
@@ -233,7 +242,6 @@ def _table(found: list[DeadLetter]) -> FittedTable:
         Column("error", keeps="start"),
     )
     for letter in found:
-        error = f"{letter.error_type}: {letter.error}" if letter.error_type else letter.error
         listing.add(
             letter.id,
             short(letter.task),
@@ -241,7 +249,7 @@ def _table(found: list[DeadLetter]) -> FittedTable:
             letter.reason,
             str(letter.attempts),
             ago(letter.died_at),
-            short(error),
+            short(error_text(letter)),
         )
     return listing
 

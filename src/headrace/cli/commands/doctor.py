@@ -12,6 +12,7 @@ from rich.text import Text
 
 from headrace.app import App
 from headrace.cli.output.render import counted, json_option, printable, show, show_json
+from headrace.cli.output.table import wrapped_grid
 from headrace.cli.target.store import on_store
 from headrace.core.errors import HeadraceError
 from headrace.core.records.findings import Finding, Level, fail
@@ -58,10 +59,8 @@ def _show(store: str, findings: list[Finding]) -> None:
 
 def _table(findings: list[Finding]) -> Table:
     """Long texts wrap within their column, so that levels and names stay in line."""
-    table = Table.grid(padding=(0, 2))
-    table.add_column(no_wrap=True, min_width=max(map(len, Level)))
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = wrapped_grid(3)
+    table.columns[0].min_width = max(map(len, Level))
     for finding in findings:
         level = Text(finding.level, style=_STYLES[finding.level])
         table.add_row(level, printable(finding.name), printable(finding.text))

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, TypedDict, Unpack, cast
 
 import click
@@ -11,11 +10,11 @@ import msgspec
 
 from headrace.app import App
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import compact_json, counted, echo, json_option, show_json
+from headrace.cli.output.render import compact_json, counted, echo, error_text, json_option, show_json
 from headrace.cli.target.arguments import call_from_json
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
-from headrace.cli.target.suggestions import few
+from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import (
     ConfigurationError,
     HeadraceError,
@@ -136,18 +135,7 @@ def find_task(app: App, name: str, target: str) -> Task[Any, Any]:
     found = app.tasks.get(name) or (app.tasks[ending[0]] if len(ending) == 1 else None)
     if found is not None:
         return found
-    if not app.tasks:
-        raise ConfigurationError(f"{target} has no tasks")
-    close = ending or _close(name, app.tasks)
-    hint = f"did you mean {', '.join(close)}" if close else f"it has {few(sorted(app.tasks))}"
-    raise ConfigurationError(f"{target} has no task {name!r}; {hint}{'?' if close else ''}")
-
-
-def _close(name: str, known: Iterable[str]) -> list[str]:
-    """Names that are nearly this one, whole or in their last part."""
-    parts = {part: each for each in known for part in (each, each.rpartition(".")[2])}
-    near = difflib.get_close_matches(name, parts, n=5)
-    return list(dict.fromkeys(parts[part] for part in near))
+    raise ConfigurationError(unknown("task", name, app.tasks, owner=target))
 
 
 def _stored(app: App, call: Call[Any]) -> Job[Any]:
@@ -173,10 +161,9 @@ def _waited(app: App, job: Job[Any], timeout: float | None) -> JobEnd:
         return {"status": JobStatus.SUCCEEDED, "result": None, "note": "no result is kept"}
     if status is not JobStatus.SUCCEEDED:
         info = app.sync.info(job)
-        words = f"{info.error_type}: {info.error}" if info.error_type else info.error
         return {
             "status": status,
-            "error": words or f"job {job.id} is {status}",
+            "error": error_text(info) or f"job {job.id} is {status}",
             "reason": info.reason,
             "traceback": info.traceback,
         }

@@ -14,6 +14,7 @@ from headrace.app import App
 from headrace.cli.output.job_page import job_document, read_page, show_page
 from headrace.cli.output.render import (
     echo,
+    error_text,
     json_list_option,
     json_option,
     progress_text,
@@ -266,7 +267,7 @@ def _table(found: list[JobInfo]) -> FittedTable:
 
 def _remark(info: JobInfo) -> str:
     """The most useful fact about a job in its state."""
-    error = short(f"{info.error_type}: {info.error}" if info.error_type else info.error)
+    error = short(error_text(info))
     match info.status:
         case JobStatus.RUNNING:
             come = f"{progress_text(info.progress)}, " if info.progress else ""

@@ -26,12 +26,14 @@ from .render import (
     compact_json,
     counted,
     echo,
+    error_text,
     printable,
     progress_text,
     show,
     show_json,
     status_text,
 )
+from .table import wrapped_grid
 
 _LEVEL_STYLES = {"warning": "yellow", "error": "red", "critical": "red", "debug": "dim"}
 _TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
@@ -107,32 +109,27 @@ def _page_document(page: JobPage) -> dict[str, object]:
 
 
 def _view(app: App, page: JobPage) -> RenderableType:
+    facts = wrapped_grid(2)
+    for name, text in _facts(app, page):
+        if text:
+            facts.add_row(Text(name, style="bold"), text)
+    return Group(facts, "", _timeline(page.info))
+
+
+def _facts(app: App, page: JobPage) -> Iterator[tuple[str, str | Text]]:
+    """What is known of a job; facts that it does not have are empty."""
     info = page.info
-    facts = Table.grid(padding=(0, 2))
-    facts.add_column(style="bold", no_wrap=True)
-    facts.add_column(overflow="fold")
-    for name, text in _identity(info):
-        facts.add_row(name, text)
-    facts.add_row("status", _status(info))
-    if info.topic is None:
-        facts.add_row("priority", info.priority)
-    if info.unique_key:
-        facts.add_row("unique key", printable(info.unique_key))
-    facts.add_row("attempts", _attempts(info))
-    if info.worker:
-        facts.add_row("worker", info.worker)
-    if info.progress:
-        facts.add_row("progress", f"{progress_text(info.progress)} ({ago(info.progress.at)})")
-    for name, text in _contents(app, page):
-        facts.add_row(name, text)
-    if page.result is not msgspec.UNSET:
-        facts.add_row("result", compact_json(page.result))
-    if info.note:
-        facts.add_row("note", printable(info.note))
-    if info.error:
-        error = f"{info.error_type}: {info.error}" if info.error_type else info.error
-        facts.add_row("error", Text(printable(error), style="red"))
-    return Group(facts, "", _timeline(info))
+    yield from _identity(info)
+    yield "status", _status(info)
+    yield "priority", info.priority if info.topic is None else ""
+    yield "unique key", printable(info.unique_key)
+    yield "attempts", _attempts(info)
+    yield "worker", info.worker
+    yield "progress", f"{progress_text(info.progress)} ({ago(info.progress.at)})" if info.progress else ""
+    yield from _contents(app, page)
+    yield "result", "" if page.result is msgspec.UNSET else compact_json(page.result)
+    yield "note", printable(info.note)
+    yield "error", Text(printable(error_text(info)), style="red")
 
 
 def _identity(info: JobInfo) -> Iterator[tuple[str, str]]:
@@ -192,11 +189,7 @@ def _carried(event: EventInfo) -> Iterator[tuple[str, str]]:
 
 
 def _timeline(info: JobInfo) -> Table:
-    table = Table.grid(padding=(0, 2))
-    for _ in range(2):
-        table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True)
-    table.add_column(overflow="fold")
+    table = wrapped_grid(4)
     before: datetime | None = None
     for at, what, text in _happenings(info):
         since = ago(at) if before is None else f"+{span(max(0.0, (at - before).total_seconds()))}"
@@ -207,11 +200,7 @@ def _timeline(info: JobInfo) -> Table:
 
 def _log(info: JobInfo) -> RenderableType:
     """The log lines of its attempts."""
-    table = Table.grid(padding=(0, 2))
-    for _ in range(2):
-        table.add_column(no_wrap=True)
-    table.add_column(no_wrap=True, justify="right")
-    table.add_column(overflow="fold")
+    table = wrapped_grid(4)
     for line in info.log:
         style = _LEVEL_STYLES.get(line.level, "")
         text = Text(printable(line.text), style=style)

@@ -20,8 +20,8 @@ from rich.console import Console, ConsoleOptions, RenderableType
 from rich.segment import Segment
 from rich.text import Text
 
-from headrace.core.records.job_info import JobProgress
-from headrace.core.records.record import JobStatus
+from headrace.core.records.job_info import JobInfo, JobProgress
+from headrace.core.records.record import DeadLetter, JobStatus
 
 #: Columns of a table that goes to a file or a pipe: wide enough that nothing a program looks for is cut.
 PIPE_WIDTH = 250
@@ -130,6 +130,11 @@ def clock_time(moment: datetime, timespec: str = "seconds") -> str:
 def progress_text(progress: JobProgress) -> str:
     """The progress that a job has reported."""
     return f"{progress.fraction:.0%} {short(progress.text)}".rstrip()
+
+
+def error_text(failed: JobInfo | DeadLetter) -> str:
+    """The error of a job with its type; empty when it has none."""
+    return f"{failed.error_type}: {failed.error}" if failed.error_type else failed.error
 
 
 def counted(number: int, noun: str) -> str:

@@ -9,6 +9,7 @@ import msgspec
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.constrain import Constrain
 from rich.rule import Rule
+from rich.table import Table
 from rich.text import Text
 
 from .render import one_line, safe_text
@@ -85,6 +86,15 @@ class FittedTable:
 
     def _natural(self, place: int) -> int:
         return max(row[place].cell_len for row in (self._header, *self._rows))
+
+
+def wrapped_grid(columns: int) -> Table:
+    """A table without headings whose last column wraps."""
+    grid = Table.grid(padding=(0, GAP))
+    for _ in range(columns - 1):
+        grid.add_column(no_wrap=True)
+    grid.add_column(overflow="fold")
+    return grid
 
 
 def _shaped(given: Text, column: Column, width: int) -> Text:

@@ -12,12 +12,18 @@ SHOWN = 12
 def unknown(noun: str, name: str, known: Iterable[str], *, owner: str = "the store") -> str:
     """`the store knows no queue 'mail'; did you mean mails?`"""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=3)
-    if close:
-        return f"{owner} knows no {noun} {name!r}; did you mean {' or '.join(close)}?"
-    return f"{owner} knows no {noun} {name!r}; {f'it has {few(names)}' if names else 'it has none yet'}"
+    if close := _close(name, names):
+        hint = f"did you mean {' or '.join(close)}?"
+    elif names:
+        rest = len(names) - SHOWN
+        hint = f"it has {', '.join(names[:SHOWN])}{f' and {rest} more' if rest > 0 else ''}"
+    else:
+        hint = "it has none yet"
+    return f"{owner} knows no {noun} {name!r}; {hint}"
 
 
-def few(names: list[str]) -> str:
-    rest = len(names) - SHOWN
-    return ", ".join(names) if rest <= 0 else f"{', '.join(names[:SHOWN])} and {rest} more"
+def _close(name: str, known: list[str]) -> list[str]:
+    """Names that are nearly this one, whole or in their last part."""
+    parts = [(part, each) for each in known for part in (each, each.rpartition(".")[2])]
+    near = difflib.get_close_matches(name, [part for part, _ in parts], n=5)
+    return list(dict.fromkeys(each for part, each in parts if part in near))

@@ -56,7 +56,7 @@ class WatchScreen:
         looking = asyncio.create_task(self._look())
         try:
             while self._code is None:
-                with self._terminal.entered(), self._listening():
+                with self._listening(), self._terminal.entered():
                     await self._draw(looking)
                 if self._interrupted_by == "SIGTSTP":
                     signal.raise_signal(signal.SIGTSTP)  # returns when the shell continues the process

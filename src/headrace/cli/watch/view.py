@@ -9,14 +9,13 @@ from typing import Final
 
 from rich.console import Group, RenderableType
 from rich.layout import Layout
-from rich.table import Table
 from rich.text import Text
 
 from headrace.admin import GroupInfo
 from headrace.cli.commands.snapshot import Snapshot, state_cells
 from headrace.cli.commands.workers import summary, workers_table
 from headrace.cli.output.render import counted, meter, number_text, safe_text, short
-from headrace.cli.output.table import LEAST, Column, FittedTable
+from headrace.cli.output.table import LEAST, Column, FittedTable, wrapped_grid
 from headrace.core.records.findings import Level
 from headrace.core.records.record import WorkerInfo
 from headrace.dashboard.text import share
@@ -101,10 +100,9 @@ def _title(state: WatchState, width: int) -> Text:
 
 def _body(state: WatchState, width: int, room: int) -> RenderableType:
     if state.showing_help:
-        page = Table.grid(padding=(0, 2))
-        page.add_column(style="bold", no_wrap=True)
-        for row in _HELP:
-            page.add_row(*row)
+        page = wrapped_grid(2)
+        for name, text in _HELP:
+            page.add_row(Text(name, style="bold"), text)
         return Group("", page)
     if state.snapshot is None:
         return _lines([*_warnings(state, width, 1), Text(), Text("asking the store …", style="dim")])

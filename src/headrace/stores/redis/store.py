@@ -43,7 +43,7 @@ from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
 from .keys import label_of
 from .notices import Notices
 from .queue import StreamScripts
-from .scripts import AGE, APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET, ISSUE_DUE_EVENTS, PROMOTE
+from .scripts import APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET, ISSUE_DUE_EVENTS, PROMOTE
 from .server import RedisServer
 
 #: Bytes of bodies that one step of promotion moves.
@@ -391,10 +391,3 @@ class RedisStore(
     async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
         answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, mark_us))
         return CancelAnswer(answer.decode())
-
-    # --- for tests that move time ------------------------------------------------------------------------
-
-    async def _age_pending(self, seconds: float) -> None:
-        """Make every held message look this much older. Leases run on the server's own clock."""
-        for stream in await self.streams():
-            await self._store.run(self._store.queue(stream).call(AGE, round(seconds * 1000)))

@@ -1,4 +1,4 @@
-"""What the suite has to know of a store before it can test it."""
+"""What the suite must know of a store before it can test it."""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from headrace.engine.producing import producer_lane
 from headrace.engine.producing.producer import Producer
 from headrace.engine.producing.producer_lane import BATCH_BYTES, BATCH_MESSAGES
 from headrace.engine.streams import StreamRouter
-from tests.support.routers import open_router
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 
 MAILS = Stream("queue", "mails")
@@ -29,18 +29,19 @@ Append = Callable[[Batch], Awaitable[list[Answer]]]
 class Desk:
     """A producer on a memory store whose appends can be watched, held up and made to fail."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.backend: StreamRouter = open_router("memory://")
+    def __init__(self) -> None:
+        self.store = InterceptedStore()
+        self.backend = StreamRouter(self.store)
         self.producer = Producer(self.backend)
         self.batches: list[Batch] = []
         self.gate = asyncio.Event()
         self.gate.set()
         self.troubles: list[Exception] = []
         self.lose_answers = 0
-        self._append = self.backend.append
-        monkeypatch.setattr(self.backend, "append", self._watched)
+        self._append = self.store.append
+        self.store.intercept("append", self.watched)
 
-    async def _watched(self, batch: Batch) -> list[Answer]:
+    async def watched(self, batch: Batch) -> list[Answer]:
         self.batches.append(batch)
         await self.gate.wait()
         if self.troubles:
@@ -65,8 +66,8 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(monkeypatch)
+async def desk() -> Desk:
+    return Desk()
 
 
 def shorten_retries(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -193,9 +194,9 @@ async def test_after_a_lost_answer_every_later_trouble_is_uncertain(
         if desk.batches:
             monkeypatch.setattr(producer_lane, "RETRY_TIME", 0)  # there is no time for another try
             raise BackendUnavailable("cannot connect", transient=True)
-        return await desk._watched(batch)
+        return await desk.watched(batch)
 
-    monkeypatch.setattr(desk.backend, "append", lost_then_away)
+    desk.store.intercept("append", lost_then_away)
     with pytest.raises(BackendUnavailable, match="cannot connect") as raised:
         await desk.append(message())
     assert raised.value.uncertain
@@ -238,7 +239,7 @@ async def test_a_caller_that_is_cancelled_when_its_time_is_up_is_cancelled(
             sending.cancel()
             raise
 
-    monkeypatch.setattr(desk.backend, "append", cancelled_meanwhile)
+    desk.store.intercept("append", cancelled_meanwhile)
     sending = asyncio.create_task(desk.append(message()))
     with pytest.raises(asyncio.CancelledError):
         await sending
@@ -248,14 +249,14 @@ async def test_whoever_waits_in_a_line_that_moves_is_not_out_of_time(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(producer_lane, "RETRY_TIME", 1.0)
-    append, loop = desk.backend.append, asyncio.get_running_loop()
+    append, loop = desk.store.append, asyncio.get_running_loop()
 
     async def slow(batch: Batch) -> list[Answer]:
         until = loop.time() + 0.15
         await wait_until(lambda: loop.time() > until)
         return await append(batch)
 
-    monkeypatch.setattr(desk.backend, "append", slow)
+    desk.store.intercept("append", slow)
     monkeypatch.setattr(producer_lane, "BATCH_MESSAGES", 1)
     await asyncio.gather(*(desk.append(message()) for _ in range(8)))
     assert await desk.stored() == 8

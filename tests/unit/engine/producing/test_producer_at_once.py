@@ -15,7 +15,7 @@ from headrace.core.records.answers import Answer
 from headrace.engine.producing.producer import CROWD, Producer
 from headrace.engine.producing.producer_lane import BATCH_MESSAGES
 from headrace.engine.streams import StreamRouter
-from tests.support.routers import open_router
+from tests.support.intercepted_store import InterceptedStore
 
 MAILS = Stream("queue", "mails")
 ORDERS = Stream("topic", "orders")
@@ -24,15 +24,15 @@ ORDERS = Stream("topic", "orders")
 class Store:
     """Answers when the loop has turned some times, and notes what was under way together."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, seed: int = 0) -> None:
-        self.backend: StreamRouter = open_router("memory://")
-        self.backend.appends_at_once = 2
-        self.producer = Producer(self.backend)
+    def __init__(self, seed: int = 0) -> None:
+        store = InterceptedStore()
+        store.appends_at_once = 2
+        store.intercept("append", self._append)
+        self.producer = Producer(StreamRouter(store))
         self.batches: list[Batch] = []
         self.under_way: Counter[str] = Counter()  # by producer
         self.most = 0
         self._turns = random.Random(seed)
-        monkeypatch.setattr(self.backend, "append", self._append)
 
     async def _append(self, batch: Batch) -> list[Answer]:
         self.batches.append(batch)
@@ -57,10 +57,8 @@ class Store:
         return [message.id for batch in self.batches for message in batch.messages]
 
 
-async def test_while_the_store_is_at_work_for_some_of_a_crowd_others_send_theirs(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    store = Store(monkeypatch)
+async def test_while_the_store_is_at_work_for_some_of_a_crowd_others_send_theirs() -> None:
+    store = Store()
     await asyncio.gather(*(store.append_one_by_one(20) for _ in range(4 * CROWD)))
     assert store.most == 2
     assert len(store.ids()) == len(set(store.ids())) == 80 * CROWD
@@ -69,24 +67,22 @@ async def test_while_the_store_is_at_work_for_some_of_a_crowd_others_send_theirs
         assert numbers == [*range(1, len(numbers) + 1)]
 
 
-async def test_a_few_go_together_as_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(monkeypatch)
+async def test_a_few_go_together_as_ever() -> None:
+    store = Store()
     await asyncio.gather(*(store.append_one_by_one(20) for _ in range(CROWD - 1)))
     assert store.most == 1
 
 
-async def test_events_are_sent_one_batch_after_the_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    store = Store(monkeypatch)
+async def test_events_are_sent_one_batch_after_the_other() -> None:
+    store = Store()
     await asyncio.gather(*(store.append_one_by_one(20, ORDERS) for _ in range(4 * CROWD)))
     assert store.most == 1
 
 
 @pytest.mark.parametrize("seed", range(20))
-async def test_requests_of_any_size_are_answered_each_in_its_order(
-    monkeypatch: pytest.MonkeyPatch, seed: int
-) -> None:
+async def test_requests_of_any_size_are_answered_each_in_its_order(seed: int) -> None:
     chance = random.Random(seed)
-    store = Store(monkeypatch, seed)
+    store = Store(seed)
 
     async def caller() -> None:
         for _ in range(chance.randrange(1, 12)):
@@ -102,11 +98,9 @@ async def test_requests_of_any_size_are_answered_each_in_its_order(
     assert not store.under_way.total()
 
 
-async def test_larger_requests_that_come_at_any_moment_are_not_left_lying(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_larger_requests_that_come_at_any_moment_are_not_left_lying() -> None:
     """The second leaves them to the first, which may be about to go."""
-    store = Store(monkeypatch)
+    store = Store()
     crowd = asyncio.gather(*(store.append_one_by_one(5) for _ in range(2 * CROWD)))
     requests = []
     while not crowd.done():

@@ -15,8 +15,9 @@ from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DONE, Settlement, Verdict
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.settling.settler import BATCH
+from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.kit.settling import Settling
-from tests.support.routers import open_router
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 
 SOURCE = Stream("queue", "work")
@@ -25,8 +26,9 @@ SOURCE = Stream("queue", "work")
 class Desk:
     """A settler on a memory store whose settles can be watched, held up and made to fail."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.backend = open_router("memory://")
+    def __init__(self) -> None:
+        store = InterceptedStore()
+        self.backend = StreamRouter(store)
         settling = Settling(self.backend)
         self.emitter, self.heard = settling.emitter, settling.heard
         self.settler, self.in_flight = settling.settler, settling.in_flight
@@ -39,8 +41,8 @@ class Desk:
         self.away = False
         self.lose_answers = 0
         self._number = 0
-        self._settle = self.backend.settle
-        monkeypatch.setattr(self.backend, "settle", self._watched)
+        self._settle = store.settle
+        store.intercept("settle", self._watched)
 
     async def _watched(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         self.sizes.append(len(settlements))
@@ -70,8 +72,8 @@ class Desk:
 
 
 @pytest.fixture
-async def desk(monkeypatch: pytest.MonkeyPatch) -> Desk:
-    return Desk(monkeypatch)
+async def desk() -> Desk:
+    return Desk()
 
 
 async def test_a_lone_outcome_is_written_at_once(desk: Desk) -> None:

@@ -24,6 +24,7 @@ from headrace.engine.streams.routing import hash_of
 from headrace.stores.memory.shared_state import SharedState
 from headrace.stores.memory.store import MemoryStore
 from headrace.testing.contract.kit.heartbeats import beat
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 
 QUEUE = Stream("queue", "emails")
@@ -158,17 +159,18 @@ async def test_a_claim_of_a_part_is_one_of_the_whole(backend: StreamRouter) -> N
     assert (await backend.counts(QUEUE)).running == 0
 
 
-async def test_a_claim_of_a_part_keeps_all_that_the_store_filled_in(
-    backend: StreamRouter, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_claim_of_a_part_keeps_all_that_the_store_filled_in() -> None:
+    store = InterceptedStore()
+    backend = StreamRouter(store)
+    await backend.split(QUEUE, 3)
     handed_out: list[Claim] = []
-    claim = MemoryStore.claim
+    claim = store.claim
 
-    async def unreadable(self: MemoryStore, *args: Any, **kwargs: Any) -> list[Claim]:
-        handed_out[:] = [replace(each, unreadable="torn") for each in await claim(self, *args, **kwargs)]
+    async def unreadable(*args: Any, **kwargs: Any) -> list[Claim]:
+        handed_out[:] = [replace(each, unreadable="torn") for each in await claim(*args, **kwargs)]
         return handed_out
 
-    monkeypatch.setattr(MemoryStore, "claim", unreadable)
+    store.intercept("claim", unreadable)
     await add(backend, 1)
     [claimed] = await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
     [filled_in] = handed_out
@@ -284,24 +286,23 @@ async def test_a_page_stays_in_place_while_letters_come_and_go(
     assert [letter.id for letter in rest] == [ids[5], ids[4], ids[3]]
 
 
-async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile(
-    store: SharedState, clock: MovableClock, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile() -> None:
     """Whoever has the parts follow has read that the stream goes on, and then it is paused with its parts."""
-    new, operator = (StreamRouter(MemoryStore(store, name="", clock=clock)) for _ in range(2))
+    store = InterceptedStore()
+    new, operator = StreamRouter(store), StreamRouter(store.for_other_loop())
     await operator.split(QUEUE, 2)
     paused = asyncio.Event()
-    counts = MemoryStore.counts
+    counts = store.counts
 
-    async def between(self: MemoryStore, stream: Stream) -> Counts:
+    async def between(stream: Stream) -> Counts:
         if stream != QUEUE:
             await paused.wait()
-        found = await counts(self, stream)
+        found = await counts(stream)
         if not paused.is_set():
             await operator.pause(QUEUE, paused=True)
             paused.set()
         return found
 
-    monkeypatch.setattr(MemoryStore, "counts", between)
+    store.intercept("counts", between)
     await new.declare_stream(SOURCE, microseconds(30))
-    assert [store.stream_state(part).paused for part in parts_of(QUEUE, Generation(1, 2))] == [True, True]
+    assert [(await counts(part)).paused for part in parts_of(QUEUE, Generation(1, 2))] == [True, True]

@@ -10,11 +10,11 @@ from headrace.engine.streams import StreamRouter
 
 
 async def beat(backend: StreamRouter | Store, worker: WorkerInfo) -> ControlState:
-    """It claims from all its streams under its own name."""
+    """The worker claims from all its streams under its own name."""
     return await backend.heartbeat(worker, {worker.consumer: worker.streams})
 
 
 async def leave(backend: StreamRouter | Store, consumer: str, *streams: Stream) -> None:
-    """It has claimed from these streams."""
+    """The last heartbeat of a worker that has claimed from these streams."""
     worker = WorkerInfo(consumer, "host", 1, 1, (), 1)
     assert await backend.heartbeat(worker, {consumer: streams}, leaving=True) == ControlState()

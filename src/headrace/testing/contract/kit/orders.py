@@ -1,4 +1,4 @@
-"""A topic on the test stand, its groups, and short ways to say common things."""
+"""A topic on the test stand with its groups, and short ways to say common things."""
 
 from __future__ import annotations
 

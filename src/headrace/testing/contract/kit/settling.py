@@ -1,4 +1,4 @@
-"""A settler over a store, with what it writes to be looked at."""
+"""A settler over a store. It keeps what it writes, so that a test can look at it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store on a test stand: opened, with a clock that can be moved, and short ways to say common things."""
+"""A store on a test stand: opened, with a clock that a test can move, and short ways to say common things."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a store must have forgotten once all messages are over, whatever a test did to it before."""
+"""Checks what a store must have deleted when all messages are over."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LATER: Final = 1e6
 
 
 async def check_that_nothing_is_left(stand: Stand) -> None:
-    """End every message that a test left, and look for what should have gone with them."""
+    """End every message that a test left, and look for what must have been deleted with them."""
     backend = await stand.other()
     streams = await backend.streams()
     await stand.advance(LATER)

@@ -1,4 +1,4 @@
-"""Calls that wait for something, and how long a test lets them."""
+"""Starts calls that wait for something, and says how long a test waits for them."""
 
 from __future__ import annotations
 

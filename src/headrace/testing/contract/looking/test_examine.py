@@ -1,4 +1,4 @@
-"""A store says how it is."""
+"""A store examines itself, and its findings say what is wrong and what to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Looking: streams, counts, records; and the small verbs that steer a single message."""
+"""Looking: streams, counts and records. Some verbs here change a single message."""
 
 from __future__ import annotations
 

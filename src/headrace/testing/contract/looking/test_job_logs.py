@@ -1,4 +1,4 @@
-"""The log lines of a message's attempts: reported while it runs, in its state afterwards, gone with it."""
+"""The log lines of a message: a run reports them, the state keeps them, and they go with the message."""
 
 from __future__ import annotations
 

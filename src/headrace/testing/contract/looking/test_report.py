@@ -1,4 +1,4 @@
-"""How far running messages have come: kept while they run, fenced, and gone with them."""
+"""The progress of a running message: only its holder reports it, and it goes when the run ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was done, minute by minute: for plots, on the store's clock."""
+"""The traffic of each minute: what was done, by the store's clock."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class ClaimSome:
 
 @dataclass(frozen=True)
 class Settle:
-    """How a worker settles what it holds, or with `late` what it once held and does not know better."""
+    """A worker settles a claim that it holds, or with `late` one that it has lost without knowing."""
 
     stream: Stream
     process: int
@@ -113,7 +113,7 @@ class Settle:
 
 @dataclass(frozen=True)
 class Renew:
-    """One that is held, one that was lost, and the first again."""
+    """Renew a claim that is held, one that was lost, and the first again."""
 
     choice: int
 
@@ -169,7 +169,7 @@ class Promote:
 
 
 @dataclass(frozen=True)
-class DeadLetters:
+class ChosenDeadLetters:
     """Names a dead letter, and something that was once claimed."""
 
     stream: Stream
@@ -183,14 +183,14 @@ class DeadLetters:
         return [chosen(["nobody", *dead], self.choice), chosen(["nobody either", *claimed], self.also)]
 
 
-class Replay(DeadLetters):
+class Replay(ChosenDeadLetters):
     def play(self, pair: Pair) -> None:
         ids = self.ids(pair)
         answers = pair.run(pair.backends[self.process].replay(self.stream, ids))
         assert answers == [pair.streams[self.stream].replay(id) for id in ids]
 
 
-class Discard(DeadLetters):
+class Discard(ChosenDeadLetters):
     def play(self, pair: Pair) -> None:
         ids = self.ids(pair)
         discarded = pair.run(pair.backends[self.process].discard(self.stream, ids))

@@ -55,7 +55,7 @@ class ModelJob(ModelMessage):
         return self.status in (JobStatus.SCHEDULED, JobStatus.RETRYING)
 
     def expired(self, now: int) -> bool:
-        """Whether it waits although its time has passed, and nobody has begun with it."""
+        """Whether it still waits after its expiry time, and no handler has begun with it."""
         waits = self.status is JobStatus.QUEUED or self.waits_for_its_time
         late = self.expires is not None and self.expires <= now
         return waits and late and not (self.failures or self.crashes)

@@ -63,7 +63,7 @@ class Arrange:
 
 @dataclass(frozen=True)
 class JoinAgain:
-    """A group that is there keeps its position, wherever it is to begin."""
+    """An existing group keeps its position, whatever start it is given."""
 
     group: Stream
     process: int
@@ -75,7 +75,7 @@ class JoinAgain:
 
 @dataclass(frozen=True)
 class Reset:
-    """All that it has in hand is met again by the claim that follows."""
+    """The claim that follows meets again all that the group holds."""
 
     group: Stream
     choice: int

@@ -39,7 +39,7 @@ QUEUED = (ModelPlace.OWED, ModelPlace.AGAIN, ModelPlace.REPLAYED)
 
 @dataclass
 class ModelEvent:
-    """As it lies in the log."""
+    """An event in the log."""
 
     number: int
     id: str

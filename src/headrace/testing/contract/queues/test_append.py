@@ -1,4 +1,4 @@
-"""Appending: what is accepted, what is known already, what is refused, and where a message goes."""
+"""Appending: which messages are accepted, known already or refused, and where an accepted one goes."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import pytest
 
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import FRESH, HIGH, LOW, NORMAL, Stream
-from headrace.core.messages.outcome import Cancelled
+from headrace.core.messages.outcome import Cancelled, Outcome
 from headrace.core.records.answers import Answer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.testing.contract.kit.stand import HOUR_US, Stand
+from headrace.testing.contract.kit.stand import HOUR_US, Stand, dead, kept, retry
 
 
 async def test_a_message_is_accepted_under_its_own_id(stand: Stand) -> None:
@@ -103,34 +103,22 @@ async def test_an_id_that_is_running_is_a_duplicate(stand: Stand) -> None:
     assert await stand.claim() == []
 
 
-async def test_an_id_that_is_retrying_is_a_duplicate(stand: Stand) -> None:
+@pytest.mark.parametrize(
+    "outcome",
+    [retry(), dead(), kept(b"7"), Cancelled(HOUR_US)],
+    ids=["retrying", "dead", "result is kept", "mark"],
+)
+async def test_an_id_that_a_settlement_keeps_is_a_duplicate(stand: Stand, outcome: Outcome) -> None:
     claim = await stand.running()
-    await stand.retry(claim)
+    await stand.settle(claim, outcome)
+    before = await stand.look(claim.id)
     assert await stand.append(stand.message(claim.id)) == [Answer(claim.id, "duplicate")]
-
-
-async def test_an_id_that_is_dead_is_a_duplicate(stand: Stand) -> None:
-    claim = await stand.running()
-    await stand.die(claim)
-    assert await stand.append(stand.message(claim.id)) == [Answer(claim.id, "duplicate")]
+    assert await stand.look(claim.id) == before
 
 
 async def test_an_id_that_was_recovered_is_a_duplicate(stand: Stand) -> None:
     claim = await stand.running()
     await stand.lose(claim)
-    assert await stand.append(stand.message(claim.id)) == [Answer(claim.id, "duplicate")]
-
-
-async def test_an_id_whose_result_is_kept_is_a_duplicate(stand: Stand) -> None:
-    claim = await stand.running()
-    await stand.settle_done(claim, value=b"7")
-    assert await stand.append(stand.message(claim.id)) == [Answer(claim.id, "duplicate")]
-    assert (await stand.look(claim.id)).result == b"7"
-
-
-async def test_an_id_with_a_mark_is_a_duplicate(stand: Stand) -> None:
-    claim = await stand.running()
-    await stand.settle(claim, Cancelled(HOUR_US))
     assert await stand.append(stand.message(claim.id)) == [Answer(claim.id, "duplicate")]
 
 

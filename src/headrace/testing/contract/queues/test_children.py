@@ -1,4 +1,4 @@
-"""Work for child processes: a claim says how much of it it can take, and passes the rest by."""
+"""Work for child processes: a claim says how much of it the worker can take, and leaves the rest."""
 
 from __future__ import annotations
 

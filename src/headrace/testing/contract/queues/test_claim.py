@@ -1,4 +1,4 @@
-"""Claiming: who gets what, how often, and how a claim waits."""
+"""Claiming: which messages a claim gets, how often a message is handed out, and how a claim waits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from headrace.core.messages.outcome import Done, Released, Settlement
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CLAIM_BYTES
-from headrace.testing.contract.kit.stand import LEASE, Stand
+from headrace.testing.contract.kit.stand import LEASE, Stand, queue_and_group
 from headrace.testing.contract.kit.waits import LONG, SOON, claimed, started
 from headrace.testing.waiting import wait_until
 
@@ -26,14 +26,16 @@ async def test_a_claim_holds_all_that_its_worker_needs(stand: Stand) -> None:
     assert abs(claim.claimed_us - stand.now_us()) < SECOND
 
 
+@queue_and_group
 async def test_a_claimed_message_is_running_and_says_where(stand: Stand) -> None:
     id = await stand.add()
     await stand.claim_one(consumer="host-7")
     record = await stand.look(id)
-    assert (record.status, record.worker) == (JobStatus.RUNNING, "host-7")
+    assert (record.status, record.worker, record.body) == (JobStatus.RUNNING, "host-7", b"hello")
     assert abs(record.claimed_us - stand.now_us()) < SECOND
 
 
+@queue_and_group
 async def test_a_message_is_handed_out_once(stand: Stand) -> None:
     await stand.add()
     assert len(await stand.claim()) == 1
@@ -51,6 +53,7 @@ async def test_what_one_process_appends_another_claims(stand: Stand) -> None:
     assert (await stand.claim_one(by=await stand.other())).id == id
 
 
+@queue_and_group
 async def test_processes_that_claim_at_once_share_without_overlap(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(100)])
     backends = [stand.backend, *[await stand.other() for _ in range(3)]]
@@ -66,6 +69,7 @@ async def test_processes_that_claim_at_once_share_without_overlap(stand: Stand) 
     assert len(ids) == len(set(ids)) == 100
 
 
+@queue_and_group
 async def test_no_more_are_handed_out_than_were_asked_for(stand: Stand) -> None:
     await stand.append(*[stand.message() for _ in range(5)])
     assert len(await stand.claim(3)) == 3
@@ -143,12 +147,14 @@ async def test_a_claim_on_a_stream_that_is_not_there_yet_waits_too(stand: Stand)
     assert await claimed(waiting) == [id]
 
 
+@queue_and_group
 async def test_a_waiting_claim_is_woken_by_an_append(stand: Stand) -> None:
     waiting = await started(stand.claim(wait=LONG))
     id = await stand.add()
     assert await claimed(waiting) == [id]
 
 
+@queue_and_group
 async def test_a_waiting_claim_is_woken_by_an_append_of_another_process(stand: Stand) -> None:
     other = await stand.other()
     waiting = await started(stand.claim(wait=LONG))
@@ -208,6 +214,7 @@ async def test_a_waiting_claim_is_woken_by_a_release(stand: Stand) -> None:
     assert await claimed(waiting) == [claim.id]
 
 
+@queue_and_group
 async def test_a_waiting_claim_is_woken_by_a_replay(stand: Stand) -> None:
     claim = await stand.running()
     await stand.die(claim)
@@ -223,6 +230,7 @@ async def test_a_waiting_claim_is_woken_when_a_message_is_hastened(stand: Stand)
     assert await claimed(waiting) == [id]
 
 
+@queue_and_group
 async def test_a_waiting_claim_is_woken_when_its_stream_is_resumed(stand: Stand) -> None:
     await stand.backend.pause(stand.stream, paused=True)
     id = await stand.add()
@@ -245,6 +253,7 @@ async def test_what_two_waiting_claims_are_woken_for_goes_to_one(stand: Stand) -
 # --- waking and cancelling --------------------------------------------------------------------------------
 
 
+@queue_and_group
 async def test_wake_makes_a_waiting_claim_return(stand: Stand) -> None:
     waiting = await started(stand.claim(wait=LONG))
     stand.backend.wake("worker-1")
@@ -280,6 +289,7 @@ async def test_one_wake_serves_one_claim(stand: Stand) -> None:
     assert await claimed(waiting) == [id]
 
 
+@queue_and_group
 async def test_a_cancelled_wait_takes_nothing_with_it(stand: Stand) -> None:
     waiting = await started(stand.claim(wait=LONG))
     waiting.cancel()
@@ -314,7 +324,7 @@ async def _recovers(stand: Stand, claim: Claim) -> bool:
 
 
 async def _is_offered_again(stand: Stand, id: str) -> None:
-    """To the same consumer at once, or to anyone when the lease has run out."""
+    """The message is offered to the same consumer at once, or to any when the lease has run out."""
     if id in await stand.claim_ids():
         return
     await stand.advance(LEASE + 1)

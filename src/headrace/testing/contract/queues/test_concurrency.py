@@ -1,4 +1,4 @@
-"""Several processes do the same thing at once: it happens once, and everyone is told the truth."""
+"""Several processes do the same thing at once: it happens once, and every answer is true."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.core.messages.outcome import Released, Settlement, Verdict
 from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.engine.streams import StreamRouter
-from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, kept, retry
+from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, kept, queue_and_group, retry
 
 
 async def _processes(stand: Stand, count: int = 4) -> list[StreamRouter]:
@@ -69,6 +69,7 @@ async def test_a_batch_sent_again_while_the_first_is_under_way_is_taken_once(sta
     assert (await stand.counts()).queued == 20
 
 
+@queue_and_group
 async def test_the_success_of_two_holders_at_once_counts_once(stand: Stand) -> None:
     former = await stand.running()
     await stand.lose(former)

@@ -1,4 +1,4 @@
-"""Who may still say how a message ended: the holder alone; but a success counts from a former holder, too."""
+"""Only the holder of a message settles it. A success is the exception: a former holder's counts, too."""
 
 from __future__ import annotations
 
@@ -17,9 +17,10 @@ from headrace.core.messages.outcome import (
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
 from headrace.testing.contract.kit.outcomes import every_fenced_outcome
-from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, dead, kept, retry
+from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, dead, kept, queue_and_group, retry
 
 
+@queue_and_group
 @every_fenced_outcome
 async def test_an_outcome_is_lost_when_another_holds_the_message(stand: Stand, outcome: Outcome) -> None:
     former = await stand.running()
@@ -85,6 +86,7 @@ async def test_another_process_may_write_what_the_claim_came_to(stand: Stand) ->
 # --- the one exception: a success -------------------------------------------------------------------------
 
 
+@queue_and_group
 async def test_a_late_success_counts_while_another_runs_the_message(stand: Stand) -> None:
     former = await stand.running()
     await stand.lose(former)

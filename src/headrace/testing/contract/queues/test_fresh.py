@@ -1,4 +1,4 @@
-"""Messages with new ids, as they come in bulk: stores have a short way for them, which changes nothing."""
+"""Messages with new ids, as bulk sends have them: a store's faster path for them changes nothing."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def fresh(message: Message) -> Message:
 
 
 def bulk(stand: Stand, count: int, *, priority: int = NORMAL) -> list[Message]:
-    """Alike, with bodies of every length from nothing upwards."""
+    """Messages of one kind, with bodies of every length from 0."""
     messages = [
         fresh(stand.message(task="mail.send", body=bytes([number % 256]) * number, priority=priority))
         for number in range(count)

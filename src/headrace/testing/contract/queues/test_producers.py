@@ -1,4 +1,4 @@
-"""A batch whose answer was lost is sent again: it must change nothing and be answered as before."""
+"""A producer sends a batch again when its answer was lost: nothing changes, and the answer is the same."""
 
 from __future__ import annotations
 

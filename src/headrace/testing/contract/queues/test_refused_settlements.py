@@ -1,4 +1,4 @@
-"""A settlement that a store cannot write, beside others: they are written, and it ends as a dead letter."""
+"""A store cannot write one of several settlements: it writes the others, and this message is dead."""
 
 from __future__ import annotations
 

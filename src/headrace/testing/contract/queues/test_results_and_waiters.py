@@ -1,4 +1,4 @@
-"""Waiting for the end of a message: at once when it is over, else woken by the step that ends it."""
+"""Waiting for the end of a message: the answer comes at once, or when a step ends the message."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from headrace.core.messages.outcome import (
     Verdict,
 )
 from headrace.core.records.record import JobStatus, Record
-from headrace.testing.contract.kit.stand import FAILURE, HOUR_US, Stand, dead, kept, retry
+from headrace.testing.contract.kit.stand import FAILURE, HOUR_US, Stand, dead, kept, queue_and_group, retry
 from headrace.testing.contract.kit.waits import LONG, SOON, soon, started
 
 ENDS: dict[str, tuple[Outcome, JobStatus]] = {
@@ -34,6 +34,7 @@ ENDS: dict[str, tuple[Outcome, JobStatus]] = {
 every_end = pytest.mark.parametrize(("outcome", "status"), ENDS.values(), ids=ENDS)
 
 
+@queue_and_group
 @every_end
 async def test_a_message_that_is_over_is_answered_at_once(
     stand: Stand, outcome: Outcome, status: JobStatus

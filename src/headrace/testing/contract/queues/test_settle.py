@@ -21,7 +21,7 @@ from headrace.core.messages.outcome import (
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.testing.contract.kit.outcomes import EVERY, every_outcome
-from headrace.testing.contract.kit.stand import FAILURE, LEASE, Stand, dead, kept, retry
+from headrace.testing.contract.kit.stand import FAILURE, LEASE, Stand, dead, kept, queue_and_group, retry
 
 
 async def test_nothing_to_settle_is_nothing_to_answer(stand: Stand) -> None:
@@ -92,6 +92,7 @@ async def test_a_result_kept_for_no_time_is_not_kept(stand: Stand) -> None:
 # --- not yet ----------------------------------------------------------------------------------------------
 
 
+@queue_and_group
 async def test_a_failed_message_is_retrying_until_it_is_due(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, retry(delay=10))
@@ -99,6 +100,7 @@ async def test_a_failed_message_is_retrying_until_it_is_due(stand: Stand) -> Non
     assert record.status is JobStatus.RETRYING
     assert abs(record.due_us - stand.now_us() - 10 * SECOND) < SECOND
     assert (await stand.counts()).retrying == 1
+    assert (await stand.promote()).count == 0
     assert await stand.claim() == []
 
 
@@ -195,6 +197,7 @@ async def test_a_dead_message_does_not_run_again(stand: Stand) -> None:
     assert await stand.claim() == []
 
 
+@queue_and_group
 @pytest.mark.parametrize(
     ("outcome", "status"),
     [

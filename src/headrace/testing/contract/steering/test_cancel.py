@@ -1,4 +1,4 @@
-"""Cancelling: what waits is removed at once, what runs is told, and the wish holds for good."""
+"""Cancelling: a waiting message is removed at once. The worker of a running message is informed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Dead letters: they keep everything until they are discarded, and run again when they are replayed."""
+"""Dead letters: they stay until someone discards them, and run again when someone replays them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.core.messages.outcome import DeadReason, Verdict
 from headrace.core.records.answers import DeadFilter, ReplayAnswer
 from headrace.core.records.record import DeadLetter, JobStatus
 from headrace.core.runtime.clock import SECOND
-from headrace.testing.contract.kit.stand import FAILURE, LEASE, Stand, dead, kept
+from headrace.testing.contract.kit.stand import FAILURE, LEASE, Stand, dead, kept, queue_and_group
 
 ANY = DeadFilter()
 
@@ -230,6 +230,7 @@ async def test_a_fenced_outcome_from_before_the_death_is_lost_after_the_replay(s
 # --- discard ----------------------------------------------------------------------------------------------
 
 
+@queue_and_group
 async def test_a_discarded_dead_letter_is_forgotten(stand: Stand) -> None:
     id, other = await _one_dead(stand), await _one_dead(stand)
     assert await stand.backend.discard(stand.stream, [id]) == 1

@@ -1,4 +1,4 @@
-"""Layouts: which parts a stream has, as the store itself keeps it."""
+"""Layouts: the store keeps which parts a stream has."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SPLIT = Layout((Generation(0, 1, 7), Generation(1, 3)), sealed=True)
 
 @pytest.fixture
 def inner(stand: Stand) -> PartitionedStore:
-    """The store of the stand, without what stands in front of it."""
+    """The store of the stand, without the router."""
     return stand.inner
 
 
@@ -139,7 +139,7 @@ async def test_what_a_removed_part_had_is_gone(inner: PartitionedStore) -> None:
 
 
 async def sealed(inner: PartitionedStore, stream: Stream) -> None:
-    """A queue in use, or a topic that nobody has used."""
+    """A queue in use, or a topic without events and groups."""
     if stream.kind == "queue":
         await StoredLayouts(inner).seal(stream)
     else:

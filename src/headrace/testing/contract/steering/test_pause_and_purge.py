@@ -1,4 +1,4 @@
-"""Pausing stops the hand-out of a stream; purging ends what waits in it."""
+"""Pausing stops the hand-out of a stream. Purging ends what waits in it."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from headrace.core.records.control import ControlMessage, PauseNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
 from headrace.testing.contract.kit.heartbeats import beat
-from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, worker_info
+from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, queue_and_group, worker_info
 from headrace.testing.waiting import wait_until
 
 
@@ -86,6 +86,7 @@ async def test_pausing_twice_and_resuming_twice_is_harmless(stand: Stand) -> Non
     assert await stand.claim_ids() == [id]
 
 
+@queue_and_group
 async def test_pause_and_resume_are_announced_to_every_process(stand: Stand) -> None:
     here: list[ControlMessage] = []
     there: list[ControlMessage] = []
@@ -217,7 +218,7 @@ async def _purge(stand: Stand, *, limit: int = 100) -> int:
 
 
 async def test_purges_leave_marks_of_some_within_the_time_that_these_stay(stand: Stand) -> None:
-    """On a queue in parts each part leaves so many."""
+    """On a queue in parts, each part leaves this number."""
     ids = [await stand.add() for _ in range(40 * stand.parts)]
     waited = ids[-1]
     other = await stand.other()

@@ -1,4 +1,4 @@
-"""Taking a stream out of a store: a queue or topic only when it is empty. (Groups: test_group_admin.py.)"""
+"""Removing a stream: a queue or topic must be empty. `test_group_admin.py` has the removal of groups."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Groups from outside: reset, removed, paused, purged."""
+"""Steering a group: reset, removal, pause and purge."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import group_stream
 from headrace.core.messages.outcome import Done, Verdict
 from headrace.core.records.answers import DeadFilter, Renewal
-from headrace.core.records.control import ControlMessage, LeaseNotice, PauseNotice
+from headrace.core.records.control import ControlMessage, LeaseNotice
 from headrace.core.records.record import Counts, JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.topics.topic import BEGINNING, NEW, Start
@@ -262,24 +262,6 @@ async def test_nothing_is_handed_out_from_a_paused_group(orders: Orders) -> None
     assert (await orders.backend.counts(billing)).paused
     await orders.backend.pause(billing, paused=False)
     assert await orders.claim_ids(billing) == ["a"]
-
-
-async def test_a_claim_is_woken_when_its_group_is_resumed(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    await orders.backend.pause(group, paused=True)
-    claiming = await orders.start_claiming(group)
-    await orders.backend.pause(group, paused=False)
-    assert await claimed(claiming) == ["a"]
-
-
-async def test_a_pause_of_a_group_is_announced(orders: Orders) -> None:
-    group = await orders.join()
-    heard: list[ControlMessage] = []
-    stop = orders.backend.listen(heard.append)
-    await orders.backend.pause(group, paused=True)
-    await wait_until(lambda: PauseNotice(group, True) in heard)
-    stop()
 
 
 async def test_a_group_has_a_lease_of_its_own(orders: Orders) -> None:

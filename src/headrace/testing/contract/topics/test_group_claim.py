@@ -1,4 +1,4 @@
-"""Claiming for groups: every group gets every event, its members share them, and where a group begins."""
+"""Claiming for groups: each group gets every event, its members share them, and a group has a start."""
 
 from __future__ import annotations
 
@@ -9,11 +9,10 @@ import pytest
 from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import FRESH, NORMAL, group_stream
 from headrace.core.messages.outcome import Released
-from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.topics.topic import NEW, Start
 from headrace.testing.contract.kit.orders import Orders
-from headrace.testing.contract.kit.waits import LONG, SOON, claimed
+from headrace.testing.contract.kit.waits import claimed
 
 
 async def test_a_claim_of_an_event_holds_all_that_its_worker_needs(orders: Orders) -> None:
@@ -53,21 +52,6 @@ async def test_the_members_of_a_group_share(orders: Orders) -> None:
     assert sorted(claim.id for claim in first + second) == ["a", "b", "c"]
 
 
-async def test_an_event_is_handed_out_once_to_a_group(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    assert await orders.claim_ids(group) == ["a"]
-    assert await orders.claim_ids(group) == []
-    assert await orders.finish(group) == []
-
-
-async def test_no_more_is_claimed_than_asked_for(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a", "b", "c")
-    assert len(await orders.claim_ids(group, 2)) == 2
-    assert (await orders.backend.counts(group)).running == 2
-
-
 async def test_a_claim_from_two_groups_of_a_topic_gets_each_event_for_each(orders: Orders) -> None:
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a", "b")
@@ -101,19 +85,6 @@ async def test_groups_of_other_topics_get_nothing(orders: Orders) -> None:
     await orders.backend.join(elsewhere, NEW)
     await orders.publish("a")
     assert await orders.claim(elsewhere) == []
-
-
-async def test_what_a_group_has_claimed_is_running_there_and_says_where(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    await orders.claim(group, consumer="host-7")
-    record = await orders.stand.look("a", source=group)
-    assert (record.status, record.worker, record.task, record.body) == (
-        JobStatus.RUNNING,
-        "host-7",
-        "placed",
-        b"hello",
-    )
 
 
 async def test_a_claim_of_another_process_sees_the_position(orders: Orders) -> None:
@@ -223,7 +194,7 @@ async def test_several_that_join_at_once_make_one_group(orders: Orders) -> None:
 
 
 async def test_a_group_that_the_store_has_lost_begins_at_the_beginning(orders: Orders) -> None:
-    """A group that nobody joined is as good as one that was lost."""
+    """For the store, a group without a join is the same as a lost group."""
     await orders.publish("a", "b")
     group = group_stream("orders", "billing")
     assert await orders.claim_ids(group) == ["a", "b"]
@@ -254,26 +225,12 @@ async def test_a_lease_that_was_set_before_the_group_was_joined_holds(orders: Or
 # --- waiting ----------------------------------------------------------------------------------------------
 
 
-async def test_an_event_wakes_a_claim_that_waits(orders: Orders) -> None:
-    group = await orders.join()
-    claiming = await orders.start_claiming(group)
-    await orders.publish("a")
-    assert await claimed(claiming) == ["a"]
-
-
 async def test_an_event_wakes_the_claims_of_all_groups(orders: Orders) -> None:
     billing, mail = await orders.join("billing"), await orders.join("mail")
     other = await orders.stand.other()
     claims = [await orders.start_claiming(billing), await orders.start_claiming(mail, by=other)]
     await orders.publish("a")
     assert [await claimed(claiming) for claiming in claims] == [["a"], ["a"]]
-
-
-async def test_an_event_of_another_process_wakes_a_claim(orders: Orders) -> None:
-    group = await orders.join()
-    claiming = await orders.start_claiming(group)
-    await orders.publish("a", by=await orders.stand.other())
-    assert await claimed(claiming) == ["a"]
 
 
 async def test_a_claim_that_waits_for_a_queue_and_a_group_is_woken_by_either(orders: Orders) -> None:
@@ -293,21 +250,3 @@ async def test_a_claim_that_waits_is_woken_when_its_group_is_set_back(orders: Or
     claiming = await orders.start_claiming(group)
     await orders.backend.reset(group, Start("beginning"))
     assert await claimed(claiming) == ["a"]
-
-
-async def test_wake_ends_the_wait_of_a_claim_for_a_group(orders: Orders) -> None:
-    group = await orders.join()
-    claiming = await orders.start_claiming(group)
-    orders.backend.wake("worker-1")
-    assert await claimed(claiming) == []
-
-
-async def test_a_cancelled_wait_takes_no_event_with_it(orders: Orders) -> None:
-    group = await orders.join()
-    claiming = await orders.start_claiming(group)
-    claiming.cancel()
-    await asyncio.wait([claiming])
-    await orders.publish("a")
-    if not await orders.claim(group):
-        await orders.lose(group)
-        assert await asyncio.wait_for(orders.claim(group, wait=LONG), SOON)

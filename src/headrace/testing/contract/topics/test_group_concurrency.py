@@ -12,24 +12,11 @@ from headrace.core.messages.outcome import Done, Settlement, Verdict
 from headrace.core.topics.topic import BEGINNING
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.kit.orders import Orders
-from headrace.testing.contract.kit.stand import kept
 from headrace.testing.contract.kit.waits import LONG, SOON
 
 
 async def _processes(orders: Orders, count: int = 4) -> list[StreamRouter]:
     return [orders.backend, *[await orders.stand.other() for _ in range(count - 1)]]
-
-
-async def test_members_that_claim_at_once_share_without_overlap(orders: Orders) -> None:
-    group = await orders.join()
-    backends = await _processes(orders)
-    ids = [f"event-{number}" for number in range(40)]
-    await orders.publish(*ids)
-    claims = await asyncio.gather(
-        *[orders.claim(group, 10, consumer=f"worker-{each}", by=by) for each, by in enumerate(backends)]
-    )
-    rest = await orders.claim_ids(group)
-    assert Counter(claim.id for each in claims for claim in each) + Counter(rest) == Counter(ids)
 
 
 @pytest.mark.whole("parts have no order among each other")
@@ -84,19 +71,6 @@ async def test_one_event_goes_to_one_of_the_members_that_wait(orders: Orders) ->
     await orders.publish("a")
     claims = await asyncio.wait_for(asyncio.gather(*waiting), SOON)
     assert [claim.id for each in claims for claim in each] == ["a"]
-
-
-async def test_the_success_of_two_holders_at_once_counts_once(orders: Orders) -> None:
-    group = await orders.join()
-    other = await orders.stand.other()
-    await orders.publish("a")
-    former = await orders.claim_one(group)
-    await orders.lose(group)
-    holder = await orders.claim_one(group, by=other)
-    verdicts = await asyncio.gather(
-        orders.stand.settle(former, kept(b"1")), orders.stand.settle(holder, kept(b"2"), by=other)
-    )
-    assert sorted(verdicts) == [Verdict.GONE, Verdict.KEPT]
 
 
 async def test_a_lost_group_that_several_find_again_is_found_once(orders: Orders) -> None:

@@ -1,4 +1,4 @@
-"""Ordered groups: of a key one event at a time, in the order of the log, whatever happens to it."""
+"""Ordered groups: of each key they run one event at a time, in the order of the log."""
 
 from __future__ import annotations
 

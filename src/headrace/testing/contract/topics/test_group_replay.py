@@ -1,4 +1,4 @@
-"""Ordered groups that are set back while they are at work: of each key the newest event comes last."""
+"""Ordered groups that are reset during their work: of each key the newest event runs last."""
 
 from __future__ import annotations
 

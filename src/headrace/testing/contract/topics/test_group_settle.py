@@ -1,4 +1,4 @@
-"""What a group has drawn is its own: retries, crashes, dead letters and replays are nobody else's."""
+"""Each group has its own retries, crashes, dead letters and replays."""
 
 from __future__ import annotations
 
@@ -6,22 +6,15 @@ import pytest
 
 from headrace.core.messages.message import FRESH
 from headrace.core.messages.outcome import (
-    Cancelled,
     DeadReason,
-    Done,
-    Expired,
-    Outcome,
-    Released,
     Snoozed,
-    Verdict,
 )
 from headrace.core.records.answers import CancelAnswer, DeadFilter, Renewal, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CRASH_LIMIT
 from headrace.testing.contract.kit.orders import Orders
-from headrace.testing.contract.kit.stand import HOUR_US, LEASE, dead, kept, retry
-from headrace.testing.contract.kit.waits import claimed
+from headrace.testing.contract.kit.stand import HOUR_US, kept
 
 
 async def test_what_is_done_is_gone_from_the_group_and_stays_in_the_log(orders: Orders) -> None:
@@ -53,14 +46,6 @@ async def test_a_retry_comes_back_to_its_group_alone(orders: Orders) -> None:
     assert await orders.claim(mail) == []
     claim = await orders.claim_one(billing, "a")
     assert claim.state.failures == 1
-
-
-async def test_a_retry_is_not_due_before_its_time(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    await orders.stand.retry(await orders.claim_one(group), delay=10)
-    assert (await orders.stand.promote(sources=[group])).count == 0
-    assert await orders.claim(group) == []
 
 
 @pytest.mark.whole("parts have no order among each other")
@@ -111,24 +96,6 @@ async def test_an_event_that_crashes_too_often_is_dead_in_its_group(orders: Orde
     assert await orders.claim_ids(mail) == ["a"]
 
 
-async def test_a_renewed_event_is_not_taken_away(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    claim = await orders.claim_one(group)
-    await orders.stand.advance(LEASE - 5)
-    assert await orders.stand.renew(claim) == [Renewal.KEPT]
-    await orders.stand.advance(LEASE - 5)
-    assert await orders.stand.reclaim(sources=[group]) == []
-
-
-async def test_a_lost_event_is_not_renewed(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    claim = await orders.claim_one(group)
-    await orders.lose(group)
-    assert await orders.stand.renew(claim) == [Renewal.LOST]
-
-
 async def test_a_dead_letter_names_its_topic_and_its_group(orders: Orders) -> None:
     group = await orders.join()
     await orders.append(orders.event("a", body=b"bad"))
@@ -163,15 +130,6 @@ async def test_a_dead_letter_is_replayed_to_its_group(orders: Orders) -> None:
     assert claim.state == FRESH
 
 
-async def test_a_replay_wakes_a_claim(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    await orders.stand.die(await orders.claim_one(group))
-    claiming = await orders.start_claiming(group)
-    await orders.backend.replay(group, ["a"])
-    assert await claimed(claiming) == ["a"]
-
-
 async def test_a_dead_letter_outlives_its_event(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
@@ -184,39 +142,6 @@ async def test_a_dead_letter_outlives_its_event(orders: Orders) -> None:
     assert (await orders.claim_one(group, "a")).body == b"hello"
 
 
-async def test_a_discarded_dead_letter_is_forgotten(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    await orders.stand.die(await orders.claim_one(group))
-    assert await orders.backend.discard(group, ["a", "b"]) == 1
-    assert await orders.status(group, "a") is JobStatus.UNKNOWN
-    assert await orders.claim(group) == []
-
-
-@pytest.mark.parametrize(
-    "outcome", [retry(), dead(), Released(), Snoozed(FRESH, 1), Cancelled(HOUR_US), Expired(HOUR_US)]
-)
-async def test_every_outcome_but_success_is_fenced(orders: Orders, outcome: Outcome) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    late = await orders.claim_one(group)
-    await orders.lose(group)
-    await orders.claim_one(group, "a")
-    assert await orders.stand.settle(late, outcome) is Verdict.LOST
-    assert await orders.status(group, "a") is JobStatus.RUNNING
-
-
-async def test_a_late_success_counts_once(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    late = await orders.claim_one(group)
-    await orders.lose(group)
-    holder = await orders.claim_one(group, "a")
-    assert await orders.stand.settle(late, Done()) is Verdict.KEPT
-    assert await orders.stand.settle(holder, Done()) is Verdict.GONE
-    assert await orders.claim(group) == []
-
-
 async def test_a_claim_of_one_group_settles_nothing_in_another(orders: Orders) -> None:
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a")
@@ -224,17 +149,6 @@ async def test_a_claim_of_one_group_settles_nothing_in_another(orders: Orders) -
     await orders.claim_one(mail)
     await orders.done([claim])
     assert await orders.status(mail, "a") is JobStatus.RUNNING
-
-
-@pytest.mark.parametrize("outcome", [Cancelled(HOUR_US), Expired(HOUR_US)])
-async def test_an_event_that_ended_otherwise_leaves_a_mark_in_its_group(
-    orders: Orders, outcome: Cancelled | Expired
-) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    await orders.stand.settle(await orders.claim_one(group), outcome)
-    expected = JobStatus.CANCELLED if isinstance(outcome, Cancelled) else JobStatus.EXPIRED
-    assert await orders.status(group, "a") is expected
 
 
 async def test_a_running_event_is_cancelled_in_one_group(orders: Orders) -> None:
@@ -261,13 +175,3 @@ async def test_records_are_of_what_the_group_has(orders: Orders) -> None:
         ("c", JobStatus.DEAD),
     }
     assert {record.stream for record in page} == {group}
-
-
-async def test_the_end_of_an_event_in_a_group_is_waited_for(orders: Orders) -> None:
-    group = await orders.join()
-    await orders.publish("a")
-    claim = await orders.claim_one(group)
-    await orders.stand.settle(claim, kept(b"7"))
-    record = await orders.backend.wait_for_end(group, "a", 10)
-    assert record is not None
-    assert (record.status, record.result) == (JobStatus.SUCCEEDED, b"7")

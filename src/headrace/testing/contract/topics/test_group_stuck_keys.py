@@ -1,4 +1,4 @@
-"""Ordered groups with keys that are stuck: the others go on, nothing is lost, and the order holds."""
+"""Ordered groups with stuck keys: other keys go on, no event is lost, and the order holds."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def stick(orders: Orders, group: Stream, *ids: str, key: str = "a") -> Cla
 
 
 async def claim_all(orders: Orders, group: Stream) -> list[str]:
-    """All that can be claimed: a claim draws some events of each part, and brings what is there by then."""
+    """Everything that can be claimed. One claim draws only some events of each part."""
     ids: list[str] = []
     while some := await orders.claim_ids(group):
         ids += some

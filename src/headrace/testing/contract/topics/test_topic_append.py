@@ -1,4 +1,4 @@
-"""Publishing: how events are numbered, what waits for its time, and what was published before."""
+"""Publishing: how events are numbered, delayed, and recognised when they are published again."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics and groups as they are counted and listed."""
+"""Counts and lists of topics and groups."""
 
 from __future__ import annotations
 

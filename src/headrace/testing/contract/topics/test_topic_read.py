@@ -1,4 +1,4 @@
-"""Reading a log: from where, how much, and how a reader waits."""
+"""Reading a log: where a reader begins, how much it gets, and how it waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long events stay: by age, by length, and for the sake of whom."""
+"""Retention: how age and length remove events, and which groups hold them."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ from .kinds import FINISHED, every_kind, owner_of
 
 
 async def _expired(stand: Stand, unique: UniqueKey, delay: float = 0) -> str:
-    """A message that holds the key and waits longer than it was to."""
+    """A message that holds the key and has expired."""
     id = await stand.add(unique=unique, lifetime=30, delay=delay)
     await stand.advance(31 + delay)
     return id

@@ -44,7 +44,7 @@ async def test_a_message_may_be_replayed_once_its_key_is_free_again(stand: Stand
 
 
 async def test_of_dead_letters_with_one_key_the_first_is_replayed(stand: Stand) -> None:
-    """Wherever they lie."""
+    """They may be in different parts."""
     claims = []
     for _ in range(8):
         claims.append(await stand.running(unique=FINISHED))
@@ -54,7 +54,7 @@ async def test_of_dead_letters_with_one_key_the_first_is_replayed(stand: Stand) 
 
 
 async def test_a_key_that_is_held_since_a_split_keeps_a_letter_from_before_it_dead(stand: Stand) -> None:
-    """Its key leads to another part by now, and the step that replays looks into its own only."""
+    """The key selects another part now, and a replay looks only into the part of the letter."""
     claims = []
     for parts in (5, 7):
         claims.append(await stand.running(unique=FINISHED))

@@ -1,4 +1,4 @@
-"""The lease belongs to the stream: whoever asks for another changes it for all, and robs nobody by it."""
+"""The lease belongs to the stream: a change holds for all workers, and no holder loses its message by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Opening, closing, opening again; what is held outlives the backend that claimed it."""
+"""Opening and closing a store. A claim outlives the backend that made it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Promoting: what is due becomes ready, the earliest first, never too early."""
+"""Promoting: a message that is due becomes ready. The earliest is first, and none is early."""
 
 from __future__ import annotations
 

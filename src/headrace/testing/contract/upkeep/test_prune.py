@@ -1,4 +1,4 @@
-"""Pruning: what has passed is forgotten in small steps, and nothing else is."""
+"""Pruning: small steps delete what has passed its time, and nothing else."""
 
 from __future__ import annotations
 

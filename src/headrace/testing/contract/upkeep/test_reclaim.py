@@ -1,4 +1,4 @@
-"""Reclaiming: a worker is gone, its leases run out, and its messages run elsewhere or are buried."""
+"""Reclaiming: a worker is gone, its leases run out, and its messages run elsewhere or are dead."""
 
 from __future__ import annotations
 

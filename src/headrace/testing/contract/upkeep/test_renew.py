@@ -1,4 +1,4 @@
-"""Renewing: a synchronous object for the keeper's thread, fenced, and never raising a count."""
+"""Renewing: the lease keeper renews in a thread of its own. Only the holder of a message can renew it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from headrace.core.messages.message import FRESH
 from headrace.core.messages.outcome import Released
 from headrace.core.records.answers import Renewal
 from headrace.core.records.record import JobStatus
-from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, retry
+from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, queue_and_group, retry
 
 
 async def test_a_held_claim_is_renewed(stand: Stand) -> None:
@@ -24,6 +24,7 @@ async def test_nothing_to_renew_is_nothing_to_answer(stand: Stand) -> None:
     assert await stand.renew() == []
 
 
+@queue_and_group
 async def test_a_renewed_lease_does_not_run_out(stand: Stand) -> None:
     claim = await stand.running()
     for _ in range(5):
@@ -87,6 +88,7 @@ async def test_a_retrying_claim_is_lost(stand: Stand) -> None:
     assert await stand.status(claim.id) is JobStatus.RETRYING
 
 
+@queue_and_group
 async def test_a_reclaimed_claim_is_lost(stand: Stand) -> None:
     claim = await stand.running()
     await stand.lose(claim)

@@ -1,4 +1,4 @@
-"""Schedules: what a store keeps of them, and the step that changes one and fires it."""
+"""Schedules: what a store keeps of them, and the step that changes and fires one."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def established(stand: Stand) -> ScheduleRecord:
 
 
 async def change(stand: Stand, how: Callable[[ScheduleRecord], ScheduleSwap]) -> bool:
-    """Change the record that stands."""
+    """Change the stored record."""
     return (await swap(stand, how(await record(stand)))).done
 
 

@@ -1,4 +1,4 @@
-"""Workers announce themselves, hear orders, and leave without taking anything along."""
+"""Workers send heartbeats, hear control messages, and leave."""
 
 from __future__ import annotations
 
