@@ -108,15 +108,17 @@ class LeaseRenewal:
     async def _renew(self, *, whole: bool = True) -> None:
         """One round: renew all held claims, or only those whose last renewal failed."""
         urgent = self._urgent
+        if urgent:
+            self._urgent = False  # from here on, a change of the lease asks for another round
         claims = self._held.older_than(0.0 if urgent else self._interval)
-        if not whole:
+        if not (whole or urgent):
             claims = [claim for claim in claims if claim.stream in self._refused]
         refused = await self._renew_all(claims)
         before = time.monotonic() - self._interval  # when they were last renewed, at the latest
         self._refused = {stream: self._refused.get(stream, before) for stream in refused}
         self._failures = self._failures + 1 if refused else 0
-        if urgent and not refused:
-            self._urgent = False
+        if urgent and refused:
+            self._urgent = True
 
     async def _renew_all(self, claims: list[Claim]) -> set[Stream]:
         """Renew these claims. Returns the streams whose renewals failed."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -39,10 +39,13 @@ class Watched(LeaseKeeper):
         self.refusing: set[Stream] = set()
         self.after_outages: list[set[str]] = []
         self.closed = False
+        self.meanwhile: list[Callable[[], None]] = []  # each is called during one round
 
     async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
         self.rounds.append(list(claims))
         self.threads.add(threading.current_thread().name)
+        if self.meanwhile:
+            self.meanwhile.pop()()
         if self.away:
             raise BackendUnavailable("away")
         if after_outage and not self.refusing.intersection(claim.stream for claim in claims):
@@ -176,6 +179,17 @@ async def test_a_short_refusal_is_no_outage(bench: Bench) -> None:
     watch.leases.away = False
     await watch.keeper._renew()
     assert watch.leases.after_outages == []
+
+
+async def test_a_lease_that_changes_during_a_round_is_renewed_once_more(bench: Bench) -> None:
+    watch = Watch(bench, lease=3600)
+    bench.held.take(claims := await bench.claims())
+    watch.leases.meanwhile.append(lambda: watch.shortest.changed({SOURCE: microseconds(900)}))
+    watch.keeper.start()
+    watch.shortest.changed({SOURCE: microseconds(1800)})
+    await wait_until(lambda: len(watch.leases.rounds) >= 2)
+    await watch.keeper.stop()
+    assert watch.leases.rounds == [claims, claims]
 
 
 async def test_many_claims_are_renewed_in_batches(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
