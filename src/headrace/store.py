@@ -18,7 +18,7 @@ from headrace.core.errors import (
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.job_log import NO_LOG, JobLog, LogLine
 from headrace.core.messages.message import (
-    EXPIRED_MARK_US,
+    EXPIRED_TTL_US,
     FRESH,
     NORMAL,
     PRODUCER_TTL_US,
@@ -88,11 +88,11 @@ from headrace.core.rules.lease import Lease
 from headrace.core.runtime.clock import ClockWatch, SystemClock, TimeSource, datetime_of
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped, Timetable
 from headrace.core.store import (
-    BRIEF_MARK_US,
+    BRIEF_TTL_US,
     CLAIM_BYTES,
     CRASH_LIMIT,
     CRASHED,
-    PURGED_MARKS,
+    PURGED_END_RECORDS,
     LeaseKeeper,
     PartitionedStore,
 )
@@ -115,11 +115,11 @@ from headrace.core.topics.topic import (
 
 __all__ = [
     "BEGINNING",
-    "BRIEF_MARK_US",
+    "BRIEF_TTL_US",
     "CLAIM_BYTES",
     "CRASHED",
     "CRASH_LIMIT",
-    "EXPIRED_MARK_US",
+    "EXPIRED_TTL_US",
     "FRESH",
     "KEPT_MINUTES",
     "LISTING_PARTS",
@@ -128,7 +128,7 @@ __all__ = [
     "NORMAL",
     "NO_LOG",
     "PRODUCER_TTL_US",
-    "PURGED_MARKS",
+    "PURGED_END_RECORDS",
     "TRIMMED_BESIDE",
     "WHOLE",
     "WORKER_TTL_US",

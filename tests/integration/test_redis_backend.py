@@ -708,7 +708,7 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
     assert {letter.id for letter in page} == {message.id for message in large}
     ids = [message.id for message in large]
     assert await bench.backend.replay(STREAM, ids) == [ReplayAnswer.REPLAYED] * 6
-    purged = [await bench.backend.purge(STREAM, mark_us=0, limit=100) for _ in range(3)]
+    purged = [await bench.backend.purge(STREAM, ttl_us=0, limit=100) for _ in range(3)]
     assert purged == [3, 3, 0]
 
 
@@ -771,7 +771,7 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     done, kept, cancelled, dead, retried, told = await bench.claim()
     waiting = asyncio.create_task(bench.backend.wait_for_end(STREAM, done.id, None))
     await bench.backend.wait_for_end(STREAM, kept.id, 0.001)
-    await bench.backend.cancel(STREAM, told.id, mark_us=SECOND)
+    await bench.backend.cancel(STREAM, told.id, ttl_us=SECOND)
     reports = [Report(claim, 0.5, "half") for claim in (done, kept, cancelled, dead, retried, told)]
     await bench.backend.report_progress(reports)
     await wait_until(lambda: _is_watched(bench, done.id), message="somebody waits")
@@ -783,7 +783,7 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     await bench.settle(Retry(retried.state.failed(TrailEntry(1, "failed", "worker")), 60 * SECOND), retried)
     await bench.settle(Released(), told)
     await bench.backend.discard(STREAM, [dead.id])
-    assert await bench.backend.purge(STREAM, mark_us=SECOND, limit=100) == 2
+    assert await bench.backend.purge(STREAM, ttl_us=SECOND, limit=100) == 2
     await beat(bench.backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
     await leave(bench.backend, "worker", STREAM)
     lasting = [key for key in await _keys(bench) if await bench.command("PTTL", key) == -1]

@@ -297,11 +297,11 @@ class GroupState(StreamState):
 
     # --- steering ----------------------------------------------------------------------------------------
 
-    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+    def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         """Also what it has not drawn: that is queued as well. What runs is not handled again after that."""
         self.again = 0
         self.deferred.hungry.update(self.deferred.keys)
-        return super().purge(mark_us, limit, marks, now_us)
+        return super().purge(ttl_us, limit, end_records, now_us)
 
     def _next_waiting(self) -> Entry | None:
         if waiting := super()._next_waiting():

@@ -191,7 +191,7 @@ class StoreState:
         return any(seen.until_us <= now_us for seen in self.workers.values()) or any(
             passed_in(table, now_us)
             for stream in self.streams.values()
-            for table in (stream.marks, stream.keys, stream.producers)
+            for table in (stream.end_records, stream.keys, stream.producers)
         )
 
     def prune(self, limit: int, now_us: int) -> int:

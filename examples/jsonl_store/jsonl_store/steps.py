@@ -297,20 +297,20 @@ class Pause(Step[None], frozen=True):
 class Cancel(Step[CancelAnswer], frozen=True):
     stream: Stream
     id: str
-    mark_us: int
+    ttl_us: int
 
     def apply(self, state: StoreState, now_us: int) -> CancelAnswer:
-        return state.find(self.stream).cancel(self.id, self.mark_us, now_us)
+        return state.find(self.stream).cancel(self.id, self.ttl_us, now_us)
 
 
 class Purge(Step[int], frozen=True):
     stream: Stream
-    mark_us: int
+    ttl_us: int
     limit: int
-    marks: int
+    end_records: int
 
     def apply(self, state: StoreState, now_us: int) -> int:
-        return state.find(self.stream).purge(self.mark_us, self.limit, self.marks, now_us)
+        return state.find(self.stream).purge(self.ttl_us, self.limit, self.end_records, now_us)
 
 
 class Replay(Step[list[ReplayAnswer]], frozen=True):

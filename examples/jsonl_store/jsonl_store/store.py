@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.store import (
-    PURGED_MARKS,
+    PURGED_END_RECORDS,
     Answer,
     BackendUnavailable,
     Batch,
@@ -329,8 +329,8 @@ class JsonlStore(Store):
             if not self._waited[stream, id]:
                 del self._waited[stream, id]
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        return self._make(steps.Cancel(stream, id, mark_us))
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        return self._make(steps.Cancel(stream, id, ttl_us))
 
     # --- look and steer ----------------------------------------------------------------------------------
 
@@ -366,8 +366,10 @@ class JsonlStore(Store):
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         self._make(steps.Pause(stream, paused))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
-        return self._make(steps.Purge(stream, mark_us, limit, marks))
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
+        return self._make(steps.Purge(stream, ttl_us, limit, end_records))
 
     async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100

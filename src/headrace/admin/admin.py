@@ -53,14 +53,14 @@ class Admin:
         registry: Registry,
         *,
         encode: Encode,
-        mark_ttl: float,
+        end_record_ttl: float,
         codec: Codec | None = None,
     ) -> None:
         self._app_loop = app_loop
         self._registry = registry
         self._encode = encode
         self._codec = codec
-        self._mark_us = microseconds(mark_ttl)
+        self._ttl_us = microseconds(end_record_ttl)
 
     @property
     def _backend(self) -> StreamRouter:
@@ -302,7 +302,7 @@ class Admin:
 
     async def _purge(self, stream: Stream) -> Counted:
         steps, total = RepeatableSteps(), 0
-        purge = partial(self._backend.purge, stream, mark_us=self._mark_us, limit=STEP)
+        purge = partial(self._backend.purge, stream, ttl_us=self._ttl_us, limit=STEP)
         while ended := await steps.take(purge):
             total += ended
         return steps.counted(total)
@@ -332,7 +332,7 @@ class Admin:
 
     async def _cancelled(self, record: Record) -> bool:
         steps, stream, id = RepeatableSteps(), record.stream, record.id
-        answer = await steps.take(lambda: self._backend.cancel(stream, id, mark_us=self._mark_us))
+        answer = await steps.take(lambda: self._backend.cancel(stream, id, ttl_us=self._ttl_us))
         if answer is CancelAnswer.GONE and steps.doubt and not record.status.over:
             now = await steps.take(lambda: self._backend.get(stream, id))
             return now is not None and now.status is JobStatus.CANCELLED

@@ -107,11 +107,11 @@ CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CR
 
 
 #: The most end records that purges of a stream leave within the time for which such records are kept.
-PURGED_MARKS = 10_000
+PURGED_END_RECORDS = 10_000
 
-#: Microseconds for which a store keeps the end records beyond `PURGED_MARKS`, if it does not know the
+#: Microseconds for which a store keeps the end records beyond `PURGED_END_RECORDS`, if it does not know the
 #: waiters.
-BRIEF_MARK_US = 60 * 1_000_000
+BRIEF_TTL_US = 60 * 1_000_000
 
 
 class LeaseKeeper(ABC):
@@ -182,13 +182,15 @@ class Inspector(ABC):
         """Hand out nothing from this stream until it is resumed. Announced as a `PauseNotice`; repeatable."""
 
     @abstractmethod
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         """End at most `limit` queued, scheduled and retrying messages as cancelled, in one step: unique keys
         released, waiters woken. Answers how many; 0: nothing is left. Running and dead ones stay.
 
-        End records are kept for `mark_us`, but within that time only about `marks` of them for the stream, so
-        that a million purged messages do not fill the store for as long. The other messages leave no end
-        record, or one for a minute; a caller that waits for one of them still gets its end."""
+        End records are kept for `ttl_us`, but within that time only about `end_records` of them for the
+        stream, so that a million purged messages do not fill the store for as long. The other messages leave
+        no end record, or one for a minute; a caller that waits for one of them still gets its end."""
 
     @abstractmethod
     async def dead_letters(
@@ -272,12 +274,12 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         A message goes to its lane, or to `scheduled` when it is due in the future. `duplicate` when the id is
         still known (waiting, running, dead, or in an end record) or its unique key is held; the answer names
         the message that has the id or the key. An expired owner of the key is ended in this step, with an end
-        record for the message's `mark_us` and its waiters woken, and the message takes the key. Otherwise
-        `full` when as many are queued and scheduled as the limit allows (retrying ones do not count), or when
-        the store has no memory left for new ones. A repeat of the producer's last batch number changes
-        nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from the moment the
-        message could first run. Works for streams that are not declared yet. A sealed part raises `Moved`;
-        see `core/rules/layout.py`.
+        record for the message's `expired_ttl_us` and its waiters woken, and the message takes the key.
+        Otherwise `full` when as many are queued and scheduled as the limit allows (retrying ones do not
+        count), or when the store has no memory left for new ones. A repeat of the producer's last batch
+        number changes nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from
+        the moment the message could first run. Works for streams that are not declared yet. A sealed part
+        raises `Moved`; see `core/rules/layout.py`.
         """
 
     @abstractmethod
@@ -397,8 +399,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         process."""
 
     @abstractmethod
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        """End a waiting message as cancelled, with an end record for `mark_us`, or announce the cancellation
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        """End a waiting message as cancelled, with an end record for `ttl_us`, or announce the cancellation
         to the worker that runs it. An expired message counts as gone. Repeatable."""
 
 

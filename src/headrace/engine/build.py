@@ -174,7 +174,7 @@ def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
         served.queues,
         registry.schedules.values(),
         emitter=emitter,
-        mark_us=microseconds(options.mark_ttl),
+        expired_ttl_us=microseconds(options.end_record_ttl),
     )
     progress = ProgressWriter(store, running=held.running, policy=policy, emitter=emitter)
     heartbeat = Heartbeat(

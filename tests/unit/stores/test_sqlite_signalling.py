@@ -89,7 +89,7 @@ async def test_who_waits_for_an_end_is_woken_by_the_commit_of_another(ours: Stor
     [answer] = await theirs.append(batch())
     waiting = asyncio.create_task(ours.wait_for_end(STREAM, answer.id, EVER))
     await until_it_waits(ours)
-    await theirs.cancel(STREAM, answer.id, mark_us=SECOND)
+    await theirs.cancel(STREAM, answer.id, ttl_us=SECOND)
     record = await asyncio.wait_for(waiting, SOON)
     assert record is not None
     assert record.status is JobStatus.CANCELLED

@@ -13,7 +13,7 @@ from headrace.core.records.findings import Finding
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.rules.layout import parts_of, whole_stream
-from headrace.core.store import PURGED_MARKS
+from headrace.core.store import PURGED_END_RECORDS
 
 from .layouts import Routed
 from .listing import page_of_dead, page_of_records
@@ -67,12 +67,16 @@ class LookingVerbs(Routed):
             parts += parts_of(stream, layout.next)
         await asyncio.gather(*(self.store.pause(part, paused=paused) for part in parts))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         purged = 0
         for part in await self._layouts.parts(stream):
             if purged < limit:
                 with after_a_part(purged):
-                    purged += await self.store.purge(part, mark_us=mark_us, limit=limit - purged, marks=marks)
+                    purged += await self.store.purge(
+                        part, ttl_us=ttl_us, limit=limit - purged, end_records=end_records
+                    )
         return purged
 
     async def dead_letters(
@@ -167,9 +171,9 @@ class LookingVerbs(Routed):
         part, _ = await self._locate(plan, id)
         return record_of_whole(await self.store.wait_for_end(part, id, timeout))
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
         async def cancel(part: Stream) -> CancelAnswer | None:
-            answer = await self.store.cancel(part, id, mark_us=mark_us)
+            answer = await self.store.cancel(part, id, ttl_us=ttl_us)
             return None if answer is CancelAnswer.GONE else answer
 
         return await self._first(stream, id, cancel) or CancelAnswer.GONE

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from headrace.core.messages.message import EXPIRED_MARK_US, Message, Stream
+from headrace.core.messages.message import EXPIRED_TTL_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
@@ -44,7 +44,7 @@ class ScheduleRunner:
         declared: Iterable[Schedule],
         *,
         emitter: Emitter,
-        mark_us: int = EXPIRED_MARK_US,
+        expired_ttl_us: int = EXPIRED_TTL_US,
     ) -> None:
         self._backend = backend
         self._streams = tuple(streams)
@@ -55,7 +55,7 @@ class ScheduleRunner:
         }
         self._precedence = SchedulePrecedence(backend, self._declared)
         self._emitter = emitter
-        self._mark_us = mark_us
+        self._expired_ttl_us = expired_ttl_us
         self._service = Service("schedule runner", self._look, emitter=emitter)
         self.start = self._service.start
         self.stop = self._service.stop
@@ -145,7 +145,9 @@ class ScheduleRunner:
         return bool(fired)
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
-        return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
+        return msgspec.structs.replace(
+            message_at(schedule, moment_us, now_us), expired_ttl_us=self._expired_ttl_us
+        )
 
 
 def _read(record: ScheduleRecord) -> Schedule | None:

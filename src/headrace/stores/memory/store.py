@@ -30,7 +30,7 @@ from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Re
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
-from headrace.core.store import PURGED_MARKS, LeaseKeeper, PartitionedStore
+from headrace.core.store import PURGED_END_RECORDS, LeaseKeeper, PartitionedStore
 from headrace.core.topics.topic import (
     KeptTopics,
     Reading,
@@ -290,9 +290,9 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             stream_state.watchers.remove(id, waiter)
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
         with self._lock:
-            return self._store.stream_state(stream).cancel(id, mark_us, self._now_us())
+            return self._store.stream_state(stream).cancel(id, ttl_us, self._now_us())
 
     # --- look and steer ----------------------------------------------------------------------------------
 
@@ -334,9 +334,11 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             self._store.stream_state(stream).pause(paused=paused)
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         with self._lock:
-            return self._store.stream_state(stream).purge(mark_us, limit, marks, self._now_us())
+            return self._store.stream_state(stream).purge(ttl_us, limit, end_records, self._now_us())
 
     async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100

@@ -85,7 +85,11 @@ def _rows(
     stream_state: MessageStates, part: ListingPart, began_us: int, now_us: int
 ) -> Iterable[Entry | EndRecord]:
     if part.status is None:
-        return (mark for mark in stream_state.marks.by_id.values() if mark.until_us > now_us)
+        return (
+            end_record
+            for end_record in stream_state.end_records.by_id.values()
+            if end_record.until_us > now_us
+        )
     if part.status is JobStatus.RUNNING:
         entries: Iterable[Entry] = stream_state.running.values()
     elif part.status is JobStatus.DEAD:
@@ -151,22 +155,22 @@ def _read_cursor(cursor: str) -> Place:
 
 def _record(stream_state: MessageStates, row: Entry | EndRecord, now_us: int) -> Record:
     return (
-        _record_of_mark(stream_state, row)
+        _record_of_end(stream_state, row)
         if isinstance(row, EndRecord)
         else _record_of_entry(stream_state, row, now_us)
     )
 
 
-def _record_of_mark(stream_state: MessageStates, mark: EndRecord) -> Record:
+def _record_of_end(stream_state: MessageStates, end_record: EndRecord) -> Record:
     return Record(
         stream_state.stream,
-        mark.id,
-        mark.status,
-        task=mark.task,
-        state=mark.state,
-        ended_us=mark.ended_us,
-        result=mark.result,
-        note=mark.note,
+        end_record.id,
+        end_record.status,
+        task=end_record.task,
+        state=end_record.state,
+        ended_us=end_record.ended_us,
+        result=end_record.result,
+        note=end_record.note,
     )
 
 

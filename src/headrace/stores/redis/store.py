@@ -388,8 +388,8 @@ class RedisStore(
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         return await self._announcements.wait_for_end(stream, id, timeout)
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, mark_us))
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, ttl_us))
         return CancelAnswer(answer.decode())
 
     # --- for tests that move time ------------------------------------------------------------------------

@@ -29,7 +29,7 @@ from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Re
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
-from headrace.core.store import PURGED_MARKS, LeaseKeeper, PartitionedStore
+from headrace.core.store import PURGED_END_RECORDS, LeaseKeeper, PartitionedStore
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import check_folder
 from headrace.stores.sqlite.threads.open_file import OpenFile
@@ -330,8 +330,8 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
                 if not await waiter.heard(None if until is None else max(0.0, until - monotonic())):
                     return None
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        return await self._write(lambda transaction: steering.cancel(transaction, stream, id, mark_us))
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        return await self._write(lambda transaction: steering.cancel(transaction, stream, id, ttl_us))
 
     # --- look and steer ----------------------------------------------------------------------------------
 
@@ -373,9 +373,11 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._write(lambda transaction: steering.pause(transaction, stream, paused=paused))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         return await self._write(
-            lambda transaction: steering.purge(transaction, stream, mark_us, limit, marks), weight=limit
+            lambda transaction: steering.purge(transaction, stream, ttl_us, limit, end_records), weight=limit
         )
 
     async def dead_letters(

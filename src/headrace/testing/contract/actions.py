@@ -250,9 +250,9 @@ class Cancel:
     mark: int
 
     def play(self, pair: Pair) -> None:
-        id, mark_us = _chosen(["nobody", *pair.model.jobs], self.choice), microseconds(self.mark)
-        answer = pair.run(pair.backends[self.process].cancel(pair.stand.stream, id, mark_us=mark_us))
-        assert answer == pair.model.cancel(id, mark_us)
+        id, ttl_us = _chosen(["nobody", *pair.model.jobs], self.choice), microseconds(self.mark)
+        answer = pair.run(pair.backends[self.process].cancel(pair.stand.stream, id, ttl_us=ttl_us))
+        assert answer == pair.model.cancel(id, ttl_us)
 
 
 @dataclass(frozen=True)
@@ -311,9 +311,9 @@ class Purge:
 
     def play(self, pair: Pair) -> None:
         if pair.model.count(JobStatus.QUEUED) > 2:  # else there would rarely be much in the store
-            mark_us = microseconds(self.mark)
-            purged = pair.run(pair.backends[0].purge(pair.stand.stream, mark_us=mark_us, limit=100))
-            assert purged == pair.model.purge(mark_us)
+            ttl_us = microseconds(self.mark)
+            purged = pair.run(pair.backends[0].purge(pair.stand.stream, ttl_us=ttl_us, limit=100))
+            assert purged == pair.model.purge(ttl_us)
 
 
 def _chosen(rows: list[T], choice: int) -> T:

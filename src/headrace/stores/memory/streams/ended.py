@@ -14,16 +14,16 @@ class EndRecords:
         self.by_id: dict[str, EndRecord] = {}
         self._passing: list[tuple[int, int, EndRecord]] = []
 
-    def keep(self, mark: EndRecord) -> None:
+    def keep(self, end_record: EndRecord) -> None:
         # An event may come again while its end record exists: the later record goes to the end.
-        self.by_id.pop(mark.id, None)
-        self.by_id[mark.id] = mark
-        heapq.heappush(self._passing, (mark.until_us, mark.number, mark))
+        self.by_id.pop(end_record.id, None)
+        self.by_id[end_record.id] = end_record
+        heapq.heappush(self._passing, (end_record.until_us, end_record.number, end_record))
 
     def get(self, id: str, now_us: int) -> EndRecord | None:
-        mark = self.by_id.get(id)
-        if mark is None or mark.until_us > now_us:
-            return mark
+        end_record = self.by_id.get(id)
+        if end_record is None or end_record.until_us > now_us:
+            return end_record
         # Removed here, so that a later record of the same id goes to the end of the dictionary.
         del self.by_id[id]
         return None
@@ -31,8 +31,8 @@ class EndRecords:
     def prune(self, limit: int, now_us: int) -> int:
         pruned = 0
         while pruned < limit and self._passing and self._passing[0][0] <= now_us:
-            mark = heapq.heappop(self._passing)[2]
-            if self.by_id.get(mark.id) is mark:
-                del self.by_id[mark.id]
+            end_record = heapq.heappop(self._passing)[2]
+            if self.by_id.get(end_record.id) is end_record:
+                del self.by_id[end_record.id]
                 pruned += 1
         return pruned

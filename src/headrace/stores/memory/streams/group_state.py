@@ -265,7 +265,7 @@ class GroupState(StreamState):
 
     # --- steering ----------------------------------------------------------------------------------------
 
-    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+    def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         """Events that the group has not drawn are queued too. A running event does not run again later."""
         self.again = 0
         self.deferred.hungry.update(self.deferred.keys)
@@ -273,7 +273,7 @@ class GroupState(StreamState):
             entry = self._next_waiting()
             if entry is None:
                 return purged
-            self._end_waiting(entry, mark_us, marks, now_us)
+            self._end_waiting(entry, ttl_us, end_records, now_us)
         return limit
 
     def _next_waiting(self) -> Entry | None:

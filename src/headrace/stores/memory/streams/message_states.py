@@ -44,7 +44,7 @@ class MessageStates:
         self.due_messages = DueMessages()
         self.running: dict[object, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
-        self.marks = EndRecords()
+        self.end_records = EndRecords()
         self.keys = UniqueKeys()
         self.schedules: dict[str, ScheduleRecord] = {}
         self._producers = Producers()
@@ -53,7 +53,7 @@ class MessageStates:
         self._announce = announce
 
     def find(self, id: str, now_us: int) -> Entry | EndRecord | None:
-        return self.entries.get(id) or self.marks.get(id, now_us)
+        return self.entries.get(id) or self.end_records.get(id, now_us)
 
     def owner(self, key: str, now_us: int) -> str | None:
         """The id of the message that holds a unique key and has not expired."""
@@ -126,20 +126,20 @@ class MessageStates:
         del self.entries[message.id]
         if ttl_us > 0:
             number, until_us = next(self._numbers), now_us + ttl_us
-            mark = EndRecord(
+            end_record = EndRecord(
                 message.id, message.task, number, status, now_us, until_us, result, note, entry.state
             )
-            self.marks.keep(mark)
+            self.end_records.keep(end_record)
         self._part(entry, now_us)
 
-    def _end_waiting(self, entry: Entry, ttl_us: int, marks: int, now_us: int) -> None:
+    def _end_waiting(self, entry: Entry, ttl_us: int, end_records: int, now_us: int) -> None:
         """End a waiting entry that was taken out: as expired, or else as cancelled. It gets an end record
-        while there are fewer than `marks` of these, or when a caller waits for it."""
+        while there are fewer than `end_records` of these, or when a caller waits for it."""
         status = JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED
         left, since_us = self._purged
         if since_us + ttl_us <= now_us:
             left, since_us = 0, now_us
-        kept = left < marks or entry.message.id in self.watchers
+        kept = left < end_records or entry.message.id in self.watchers
         self._purged = left + kept, since_us
         self._end(entry, status, ttl_us if kept else 0, now_us)
 

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.errors import Moved
 from headrace.core.messages.claim import Claim, Report
-from headrace.core.messages.message import EXPIRED_MARK_US, FRESH, Batch, Message, Stream, TrailEntry
+from headrace.core.messages.message import EXPIRED_TTL_US, FRESH, Batch, Message, Stream, TrailEntry
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -85,7 +85,7 @@ class StreamState(MessageStates):
 
     def holder(self, id: str, key: str, now_us: int) -> str | None:
         """This id if it is known, or the id of the message that holds the key."""
-        if id in self.entries or self.marks.get(id, now_us):
+        if id in self.entries or self.end_records.get(id, now_us):
             return id
         return self.owner(key, now_us) if key else None
 
@@ -96,7 +96,7 @@ class StreamState(MessageStates):
 
     def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
         id = message.id
-        if id in self.entries or self.marks.get(id, now_us):
+        if id in self.entries or self.end_records.get(id, now_us):
             return Answer(id, "duplicate")
         if message.unique:
             if owner := self.owner(message.unique.key, now_us):
@@ -123,7 +123,7 @@ class StreamState(MessageStates):
         expired = self._expired_owner(unique.key, now_us)
         if expired is not None:
             self._take_out(expired)
-            self._end(expired, JobStatus.EXPIRED, message.mark_us, now_us)
+            self._end(expired, JobStatus.EXPIRED, message.expired_ttl_us, now_us)
         self.keys.take(unique, message.id, now_us)
         return expired is not None
 
@@ -286,7 +286,7 @@ class StreamState(MessageStates):
         self._queue(self.due_messages.pop(), now_us)
 
     def prune(self, limit: int, now_us: int) -> int:
-        pruned = self.marks.prune(limit, now_us)
+        pruned = self.end_records.prune(limit, now_us)
         pruned += self.keys.prune(limit - pruned, now_us)
         pruned += self._producers.prune(limit - pruned, now_us)
         return pruned
@@ -298,24 +298,24 @@ class StreamState(MessageStates):
         self._announce(PauseNotice(self.stream, paused))
         self._ring()
 
-    def cancel(self, id: str, mark_us: int, now_us: int) -> CancelAnswer:
+    def cancel(self, id: str, ttl_us: int, now_us: int) -> CancelAnswer:
         entry = self.entries.get(id)
         if entry is None or entry.status is _DEAD or entry.expired(now_us):
             return CancelAnswer.GONE
         if entry.status is _RUNNING:
-            entry.cancelled_for_us = mark_us
+            entry.cancelled_for_us = ttl_us
             self._announce(CancelNotice(self.stream, id))
             return CancelAnswer.TOLD
         self._take_out(entry)
-        self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+        self._end(entry, JobStatus.CANCELLED, ttl_us, now_us)
         return CancelAnswer.REMOVED
 
-    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+    def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         entries = self.lanes.take_any(limit)
         while len(entries) < limit and self.due_messages.first_us() is not None:
             entries.append(self.due_messages.pop())
         for entry in entries:
-            self._end_waiting(entry, mark_us, marks, now_us)
+            self._end_waiting(entry, ttl_us, end_records, now_us)
         return len(entries)
 
     def replay(self, id: str, now_us: int) -> ReplayAnswer:
@@ -326,7 +326,7 @@ class StreamState(MessageStates):
         if unique and unique.until == "finished":
             if self.owner(unique.key, now_us):
                 return ReplayAnswer.DUPLICATE
-            self._take_key(msgspec.structs.replace(entry.message, mark_us=EXPIRED_MARK_US), now_us)
+            self._take_key(msgspec.structs.replace(entry.message, expired_ttl_us=EXPIRED_TTL_US), now_us)
         del self.dead[id]
         # A replayed message must run: neither an old cancellation nor its age prevents that.
         entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0

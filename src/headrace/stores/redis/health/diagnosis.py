@@ -175,7 +175,7 @@ def eviction_finding(facts: Facts) -> Finding:
     if policy.startswith("volatile-"):
         return warn(
             "eviction",
-            f"{policy}: results, marks and unique keys with a window may vanish when memory is full",
+            f"{policy}: results, end records and unique keys with a window may vanish when memory is full",
             remedy,
         )
     return ok("eviction", policy or "not told")

@@ -160,7 +160,7 @@ def _options(message: Message) -> str:
     unique = message.unique
     kind, key, window = (_KINDS[unique.until], unique.key, unique.window_us) if unique else ("-", "", 0)
     times = f"{max(0, message.delay_us)} {max(0, message.due_us)} {message.lifetime_us}"
-    return f"{message.priority} {int(message.child)} {times} {kind} {window} {message.mark_us} {key}"
+    return f"{message.priority} {int(message.child)} {times} {kind} {window} {message.expired_ttl_us} {key}"
 
 
 def _chunks(messages: list[Message]) -> Iterator[list[Message]]:

@@ -8,10 +8,10 @@ from typing import Any
 import msgspec
 
 from headrace.core.errors import after_a_part
-from headrace.core.messages.message import EXPIRED_MARK_US, Stream
+from headrace.core.messages.message import EXPIRED_TTL_US, Stream
 from headrace.core.records.answers import DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.store import PURGED_MARKS, Inspector
+from headrace.core.store import PURGED_END_RECORDS, Inspector
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.keys import label_of, stream_of
 from headrace.stores.redis.labels import labels_of
@@ -104,10 +104,14 @@ class RedisLooking(Inspector):
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._store.run(self._store.queue(stream).call(PAUSE, int(paused)))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         queue = self._store.queue(stream)
         while True:
-            count: int = await self._store.run(queue.call(PURGE, mark_us, min(limit, ITEMS), BYTES, marks))
+            count: int = await self._store.run(
+                queue.call(PURGE, ttl_us, min(limit, ITEMS), BYTES, end_records)
+            )
             if count or stream.kind != "group":
                 return count
             # Events that a group has not drawn yet count as queued: draw them first.
@@ -126,7 +130,7 @@ class RedisLooking(Inspector):
         while len(answers) < len(ids):
             chunk = ids[len(answers) : len(answers) + ITEMS]
             with after_a_part(answers):
-                replies = await self._store.run(queue.call(REPLAY, BYTES, EXPIRED_MARK_US, *chunk))
+                replies = await self._store.run(queue.call(REPLAY, BYTES, EXPIRED_TTL_US, *chunk))
             answers += [ReplayAnswer(reply.decode()) for reply in replies]
         return answers
 

@@ -64,7 +64,7 @@ class SettleCall(msgspec.Struct):
     indices: list[int] = []
     entries: list[bytes] = []
     ids: list[str] = []
-    marks: list[Word] = []
+    end_records: list[Word] = []
     size: int = 0
 
     @property
@@ -73,7 +73,7 @@ class SettleCall(msgspec.Struct):
 
     @property
     def words(self) -> tuple[Word, ...]:
-        return (self.lane, len(self.ids), int(self.kept), *self.entries, *self.ids, *self.marks)
+        return (self.lane, len(self.ids), int(self.kept), *self.entries, *self.ids, *self.end_records)
 
 
 class StreamSettlements:
@@ -95,7 +95,7 @@ class StreamSettlements:
             section.ids.append(claim.id)
             if outcome.kept is not None:
                 says = _says(token.task, outcome.kept, _stored(outcome.state or claim.state))
-                section.marks += (checked_span_us(outcome.kept.ttl_us), says)
+                section.end_records += (checked_span_us(outcome.kept.ttl_us), says)
                 section.size += len(says)
             return
         script, words = _words(claim, token, outcome)

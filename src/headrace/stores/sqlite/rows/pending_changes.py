@@ -38,7 +38,7 @@ class PendingChanges:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._moves: list[tuple[object, ...]] = []
-        self._marks: list[tuple[object, ...]] = []
+        self._ends: list[tuple[object, ...]] = []
         self._burials: list[tuple[object, ...]] = []
         self._forgotten: list[int] = []
         self._released: list[HeldKey] = []
@@ -75,7 +75,7 @@ class PendingChanges:
         if ttl_us > 0:
             until_us = self._transaction.now_us + min(ttl_us, FOREVER)
             stored = *self._bytes.put(result), *self._put_state(state)
-            self._marks.append((subject.seq, place, until_us, note or None, *stored))
+            self._ends.append((subject.seq, place, until_us, note or None, *stored))
         else:
             self._forgotten.append(subject.seq)
         self._part(subject, place)
@@ -96,8 +96,8 @@ class PendingChanges:
             connection.change(message_statements.MOVE, (listed(self._moves), content))
         if self._burials:
             connection.change(message_statements.BURY, (listed(self._burials), content, now_us))
-        if self._marks:
-            connection.change(message_statements.MARK, (listed(self._marks), content, now_us))
+        if self._ends:
+            connection.change(message_statements.END, (listed(self._ends), content, now_us))
         if self._forgotten:
             connection.change(message_statements.FORGET, (listed(self._forgotten),))
         release_keys(self._transaction, self._released)

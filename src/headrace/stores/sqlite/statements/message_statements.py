@@ -254,7 +254,7 @@ FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 
 # [[seq, place, kept until, note, result's start and length, state's start and length or NULL: keep], ...]
-MARK = """
+END = """
 UPDATE headrace_messages SET
     place = change.value ->> 1, at_us = change.value ->> 2, since_us = ?3, note = change.value ->> 3,
     result = iif(change.value ->> 4 IS NULL, NULL,

@@ -192,18 +192,18 @@ SELECT ?1, id, task, 5, ?4, 5, 1, expires_us, body, at_us, ?5, 1 << 40
 FROM headrace_events WHERE event > ?2 AND event <= ?3 ORDER BY event ON CONFLICT DO NOTHING
 """
 
-HAS_MARKS = """
+HAS_END_RECORDS = """
 SELECT EXISTS (SELECT 1 FROM headrace_messages WHERE stream = ? AND place BETWEEN 11 AND 13)
 """
 
 # An event that is drawn again replaces its own end record.
-FORGET_MARKS = """
+FORGET_END_RECORDS = """
 DELETE FROM headrace_messages INDEXED BY headrace_messages_id WHERE stream = ?1 AND place >= 11 AND id IN (
     SELECT id FROM headrace_events WHERE event > ?2 AND event <= ?3)
 """
 
 # [id, ...]
-FORGET_MARKS_OF = """
+FORGET_END_RECORDS_OF = """
 DELETE FROM headrace_messages INDEXED BY headrace_messages_id WHERE stream = ?1 AND place >= 11 AND id IN (
     SELECT value FROM json_each(?2))
 """

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 # --- pruning ---------------------------------------------------------------------------------------------
 
-PRUNE_MARKS = """
+PRUNE_END_RECORDS = """
 DELETE FROM headrace_messages WHERE seq IN (
-    SELECT seq FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS mark
+    SELECT seq FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS ended
         CROSS JOIN headrace_messages AS message
-    WHERE namespace = ?1 AND message.stream = streams.stream AND place = mark.value AND at_us <= ?2
+    WHERE namespace = ?1 AND message.stream = streams.stream AND place = ended.value AND at_us <= ?2
     LIMIT ?3)
 """
 
@@ -45,9 +45,9 @@ DELETE FROM headrace_workers WHERE namespace = ?1 AND info IS NULL AND seen_us <
 
 IS_SOMETHING_PAST = """
 SELECT EXISTS (
-    SELECT 1 FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS mark
+    SELECT 1 FROM headrace_streams AS streams CROSS JOIN json_each('[11, 12, 13]') AS ended
         CROSS JOIN headrace_messages AS message
-    WHERE namespace = ?1 AND message.stream = streams.stream AND place = mark.value AND at_us <= ?2
+    WHERE namespace = ?1 AND message.stream = streams.stream AND place = ended.value AND at_us <= ?2
 ) OR EXISTS (
     SELECT 1 FROM headrace_unique_keys WHERE expires_us <= ?2
 ) OR EXISTS (

@@ -109,7 +109,7 @@ def _take(transaction: Transaction, behind: DrawingGroup) -> None:
         behind.position = behind.last  # all these events were trimmed
         return
     part = (behind.stream, behind.event(behind.position), behind.event(reach.end))
-    _forget_marks(connection, part)
+    _forget_end_records(connection, part)
     drawn = connection.change(topic_statements.DRAW, (*part, transaction.now_us, new_number()))
     transaction.count(behind.stream, LANE, drawn)
     behind.position = reach.end
@@ -117,9 +117,9 @@ def _take(transaction: Transaction, behind: DrawingGroup) -> None:
     behind.room -= reach.size
 
 
-def _forget_marks(connection: Connection, part: tuple[int, int, int]) -> None:
-    if connection.value(topic_statements.HAS_MARKS, part[:1]):
-        connection.change(topic_statements.FORGET_MARKS, part)
+def _forget_end_records(connection: Connection, part: tuple[int, int, int]) -> None:
+    if connection.value(topic_statements.HAS_END_RECORDS, part[:1]):
+        connection.change(topic_statements.FORGET_END_RECORDS, part)
 
 
 # --- one by one ------------------------------------------------------------------------------------------
@@ -263,8 +263,8 @@ class Choice:
         if not self._drawn:
             return
         transaction, connection, stream = self._transaction, self._transaction.connection, self._behind.stream
-        if connection.value(topic_statements.HAS_MARKS, (stream,)):
-            connection.change(topic_statements.FORGET_MARKS_OF, (stream, listed(self._ids)))
+        if connection.value(topic_statements.HAS_END_RECORDS, (stream,)):
+            connection.change(topic_statements.FORGET_END_RECORDS_OF, (stream, listed(self._ids)))
         parked_us = next_in_line_us(transaction, stream)
         row = (stream, listed(self._drawn), transaction.now_us, parked_us, new_number(), int(keys_count))
         connection.change(topic_statements.DRAW_CHOSEN, row)

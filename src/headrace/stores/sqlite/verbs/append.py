@@ -80,7 +80,7 @@ def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[
             continue
         if unique is not None:
             if expired is not None:
-                end_expired(ledger, batch.stream, stream.number, expired, unique.key, message.mark_us)
+                end_expired(ledger, batch.stream, stream.number, expired, unique.key, message.expired_ttl_us)
                 room += 1
             keys.take(unique, id)
         known.add(id)
@@ -92,12 +92,12 @@ def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[
 
 
 def end_expired(
-    ledger: PendingChanges, stream: Stream, number: int, owner: ExpiredOwner, key: str, mark_us: int
+    ledger: PendingChanges, stream: Stream, number: int, owner: ExpiredOwner, key: str, ttl_us: int
 ) -> None:
     """End the expired owner of a key, so that an accepted message can take the key."""
     seq, id, place, priority = owner
     subject = ChangedMessage(seq, stream, number, id, place, priority, unique_key=key)
-    ledger.end(subject, EXPIRED, ttl_us=mark_us)
+    ledger.end(subject, EXPIRED, ttl_us=ttl_us)
 
 
 def _known_ids(transaction: Transaction, stream: int, messages: list[Message]) -> set[str]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.core.messages.message import EXPIRED_MARK_US, Stream, UniqueKey
+from headrace.core.messages.message import EXPIRED_TTL_US, Stream, UniqueKey
 from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
 from headrace.core.rules.lease import Lease
-from headrace.core.store import BRIEF_MARK_US, PURGED_MARKS
+from headrace.core.store import BRIEF_TTL_US, PURGED_END_RECORDS
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import (
     CANCELLED,
@@ -60,20 +60,20 @@ def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:
         transaction.news.ready.add(stream)
 
 
-def cancel(transaction: Transaction, stream: Stream, id: str, mark_us: int) -> CancelAnswer:
+def cancel(transaction: Transaction, stream: Stream, id: str, ttl_us: int) -> CancelAnswer:
     subject = _subjects(transaction, stream, [id]).get(id)
     if subject is None or subject.place >= DEAD or subject.expired:
         return CancelAnswer.GONE
     if subject.place == RUNNING:
-        transaction.connection.change(message_statements.ASK_TO_CANCEL, (mark_us, subject.seq))
+        transaction.connection.change(message_statements.ASK_TO_CANCEL, (ttl_us, subject.seq))
         transaction.announce(CancelNotice(stream, id))
         return CancelAnswer.TOLD
-    _cancel_all(transaction, [subject], mark_us)
+    _cancel_all(transaction, [subject], ttl_us)
     return CancelAnswer.REMOVED
 
 
 def purge(
-    transaction: Transaction, stream: Stream, mark_us: int, limit: int, marks: int = PURGED_MARKS
+    transaction: Transaction, stream: Stream, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
 ) -> int:
     found = transaction.find(stream)
     if found is None:
@@ -88,11 +88,11 @@ def purge(
         transaction.connection.value(message_statements.READ_WAITING, (found.number, limit, now_us))
     )
     subjects = [_subject(stream, row, now_us) for row in rows]
-    bindings = (found.number, now_us + BRIEF_MARK_US, marks)
-    kept = max(0, marks - transaction.connection.value(message_statements.COUNT_CANCELLED, bindings))
-    _cancel_all(transaction, subjects[:kept], mark_us)
+    bindings = (found.number, now_us + BRIEF_TTL_US, end_records)
+    kept = max(0, end_records - transaction.connection.value(message_statements.COUNT_CANCELLED, bindings))
+    _cancel_all(transaction, subjects[:kept], ttl_us)
     # Callers in other processes may wait for these messages. They look again within a minute.
-    _cancel_all(transaction, subjects[kept:], min(mark_us, BRIEF_MARK_US))
+    _cancel_all(transaction, subjects[kept:], min(ttl_us, BRIEF_TTL_US))
     return len(subjects)
 
 
@@ -120,7 +120,7 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
         else:
             if subject.unique_key is not None:
                 if expired := keys.expired_owner(subject.unique_key):
-                    end_expired(ledger, stream, number, expired, subject.unique_key, EXPIRED_MARK_US)
+                    end_expired(ledger, stream, number, expired, subject.unique_key, EXPIRED_TTL_US)
                 keys.take(UniqueKey(subject.unique_key), id)
             replayed.append(subject)
             answers.append(ReplayAnswer.REPLAYED)
@@ -179,10 +179,10 @@ def _subject(stream: Stream, row: list[Any], now_us: int) -> ChangedMessage:
     return ChangedMessage(seq, stream, number, id, place, priority, unique_key=unique_key, expired=expired)
 
 
-def _cancel_all(transaction: Transaction, subjects: list[ChangedMessage], mark_us: int) -> None:
+def _cancel_all(transaction: Transaction, subjects: list[ChangedMessage], ttl_us: int) -> None:
     ledger = PendingChanges(transaction)
     for subject in subjects:
-        ledger.end(subject, EXPIRED if subject.expired else CANCELLED, ttl_us=mark_us)
+        ledger.end(subject, EXPIRED if subject.expired else CANCELLED, ttl_us=ttl_us)
     ledger.write()
 
 

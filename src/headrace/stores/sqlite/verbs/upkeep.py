@@ -165,7 +165,7 @@ def is_something_past(connection: Connection, namespace: str, now_us: int) -> bo
 def prune(transaction: Transaction, limit: int) -> int:
     connection, namespace, now_us = transaction.connection, transaction.namespace, transaction.now_us
     steps = (
-        (upkeep_statements.PRUNE_MARKS, now_us),
+        (upkeep_statements.PRUNE_END_RECORDS, now_us),
         (upkeep_statements.PRUNE_KEYS, now_us),
         (upkeep_statements.PRUNE_PRODUCERS, now_us - PRODUCER_TTL_US),
         (upkeep_statements.PRUNE_WORKERS, now_us - WORKER_TTL_US),
