@@ -80,6 +80,7 @@ from headrace.core.records.record import (
     Record,
     RunningJob,
     WorkerInfo,
+    dead_letter_of,
 )
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
@@ -219,6 +220,7 @@ __all__ = [
     "Wanted",
     "WorkerInfo",
     "datetime_of",
+    "dead_letter_of",
     "first_of",
     "is_child_work_first",
     "is_from_bottom",

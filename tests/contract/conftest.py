@@ -11,7 +11,7 @@ import pytest
 from headrace.core.messages.ids import new_id
 from headrace.core.store import Store
 from headrace.stores import open_store
-from headrace.stores.redis.intake import reader
+from headrace.stores.redis.intake import poll
 from headrace.stores.redis.store import RedisStore
 from headrace.testing.contract import StoreUnderTest
 from tests.constellations import Cluster, Watched
@@ -82,7 +82,7 @@ def split_rows(module: str) -> list[Any]:
 def claims_are_not_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a store knows of the sizes of messages soon grows old. On a very busy machine one claim then
     brings fewer than it could, and most tests count what one claim brings."""
-    monkeypatch.setattr(reader, "FRESH", 30.0)
+    monkeypatch.setattr(poll, "FRESH", 30.0)
 
 
 @pytest.fixture(scope="session")

@@ -46,10 +46,13 @@ from headrace.stores import open_store
 from headrace.stores.redis import scripts
 from headrace.stores.redis.client import connection
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.intake import reader
-from headrace.stores.redis.intake.reader import ClaimReader
+from headrace.stores.redis.intake import poll, reader
+from headrace.stores.redis.intake.blocking_read import BlockingRead
 from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
+from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.store import RedisStore
+from headrace.stores.redis.stream_scripts import StreamScripts
+from headrace.stores.redis.verbs import promotion
 from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
 from headrace.testing.contract.heartbeats import beat, leave
 from tests.constellations import QUICKLY, text_of
@@ -203,7 +206,7 @@ async def test_what_came_since_a_vain_wait_is_claimed_within_the_bytes_of_a_clai
     for number, source in enumerate(sources, 1):
         message = Message(new_id(), "greet", bytes(900_000))
         await bench.backend.append(Batch(source, "producer", number, [message]))
-    await wait_until(lambda: time.monotonic() > waited_until + 2 * reader.FRESH)
+    await wait_until(lambda: time.monotonic() > waited_until + 2 * reader.IDLE_FOR)
     assert 1 <= len(await bench.backend.claim(sources, **wanted, wait=LONG)) <= 5
 
 
@@ -221,7 +224,7 @@ async def test_a_lane_that_was_left_out_is_read_as_any_other_once_it_is_wanted(
 async def test_jobs_that_come_alone_are_claimed_without_a_script(
     bench: Bench, redis_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FRESH", LONG)
+    monkeypatch.setattr(reader, "IDLE_FOR", LONG)
     assert await _come_alone(bench) == 1
     before = calls_of(redis_server, "evalsha")
     assert [await _come_alone(bench) for _ in range(3)] == [1, 1, 1]
@@ -231,7 +234,8 @@ async def test_jobs_that_come_alone_are_claimed_without_a_script(
 async def test_what_comes_together_after_one_that_came_alone_is_claimed_together(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FRESH", LONG)
+    monkeypatch.setattr(poll, "FRESH", LONG)
+    monkeypatch.setattr(reader, "IDLE_FOR", LONG)
     monkeypatch.setattr(reader, "LULL", 0.25)
     await _come_alone(bench)
     await bench.add(50)
@@ -253,7 +257,7 @@ async def _come_alone(bench: Bench) -> int:
 
 async def _read_for_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Messages that a blocking read brings after its caller was cancelled."""
-    monkeypatch.setattr(ClaimReader, "_unblock", lambda self: None)
+    monkeypatch.setattr(BlockingRead, "unblock", lambda self: None)
     waiting = asyncio.create_task(bench.claim(wait=LONG))
     await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     waiting.cancel()
@@ -286,7 +290,7 @@ async def test_what_a_read_took_whose_caller_is_gone_is_offered_again_when_its_a
     proxy.lose_reply(to=b"BLOCK")
     async with opened(redis_server.url, far.namespace) as near:
         await far.claim()
-        monkeypatch.setattr(ClaimReader, "_unblock", lambda self: None)
+        monkeypatch.setattr(BlockingRead, "unblock", lambda self: None)
         waiting = asyncio.create_task(far.claim(wait=LONG))
         await wait_until(lambda: far.is_blocked(), message="the claim blocks")
         waiting.cancel()
@@ -355,7 +359,7 @@ async def test_what_came_while_the_process_stood_still_and_belongs_to_others_by_
 async def test_forgotten_scripts_are_loaded_again(
     bench: Bench, redis_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FRESH", LONG)  # one claim brings all, on a busy machine too
+    monkeypatch.setattr(poll, "FRESH", LONG)  # one claim brings all, on a busy machine too
     redis_server.command("SCRIPT", "FLUSH")
     ids = await bench.add(1200)
     redis_server.command("SCRIPT", "FLUSH")
@@ -690,14 +694,17 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
     claims = await bench.claim()
     await bench.settle(Retry(claims[0].state, 1), *claims)
     steps: list[int] = []
-    promote = bench.backend._promote
+    promote = promotion._promote
 
-    async def counted(*args: object) -> tuple[int, int]:
-        number, next_in = await promote(*args)
-        steps.append(number)
-        return number, next_in
+    async def counted(
+        store: RedisServer, queue: StreamScripts, limit: int
+    ) -> tuple[int, int] | BackendUnavailable:
+        answer = await promote(store, queue, limit)
+        assert isinstance(answer, tuple)
+        steps.append(answer[0])
+        return answer
 
-    monkeypatch.setattr(bench.backend, "_promote", counted)
+    monkeypatch.setattr(promotion, "_promote", counted)
     while (await bench.backend.promote([SOURCE], limit=100)).next_in_us is not None:
         pass
     assert [number for number in steps if number] == [3, 3]

@@ -82,7 +82,7 @@ async def everything(bench: Bench) -> None:
     assert (await ended).result == b"42"
     assert await bench.settle(Retry(failed.state.failed(TrailEntry(1, "failed", "worker")), 1), failed)
     assert await bench.settle(Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no")), dead)
-    assert await backend.cancel(STREAM, told.id, ttl_us=HOUR) == "told"
+    assert await backend.cancel(STREAM, told.id, ttl_us=HOUR) == "requested"
     assert [letter.id for letter in await backend.dead_letters(STREAM, only=DeadFilter())] == [dead.id]
     assert await backend.replay(STREAM, [dead.id]) == ["replayed"]
     assert (await backend.get(STREAM, dead.id)).status is JobStatus.QUEUED

@@ -20,7 +20,7 @@ from headrace.store import (
     Page,
     Record,
     TopicRecord,
-    datetime_of,
+    dead_letter_of,
     numbers_in,
 )
 
@@ -108,7 +108,7 @@ def page_of_dead(stream: StreamState, only: DeadFilter, cursor: str | None, limi
         and only.reason in (None, entry.reason)
     ]
     more = len(found) > limit > 0
-    letters = tuple(_dead_letter(stream, entry) for entry in found[:limit])
+    letters = tuple(dead_letter_of(_of_entry(stream, entry, 0)) for entry in found[:limit])
     return Page(letters, str(found[limit - 1].died) if more else None)
 
 
@@ -171,24 +171,6 @@ def _ended_us(entry: Entry, *, expired: bool) -> int:
     if entry.status is JobStatus.DEAD:
         return entry.since_us
     return entry.expires_us if expired else 0
-
-
-def _dead_letter(stream: StreamState, entry: Entry) -> DeadLetter:
-    message, failure, name = entry.message, entry.failure, stream.stream
-    return DeadLetter(
-        id=message.id,
-        task=message.task,
-        reason=entry.reason or "",
-        error=failure.error if failure else "",
-        traceback=failure.traceback if failure else "",
-        attempts=entry.state.failures + entry.state.crashes,
-        died_at=datetime_of(entry.since_us),
-        payload=message.body,
-        error_type=failure.error_type if failure else "",
-        queue=name.name if name.kind == "queue" else None,
-        topic=name.topic if name.kind == "group" else None,
-        group=name.group if name.kind == "group" else None,
-    )
 
 
 # --- topics -------------------------------------------------------------------------------------------------

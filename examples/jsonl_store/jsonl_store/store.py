@@ -61,7 +61,7 @@ from headrace.store import (
 from . import steps
 from .journal import Journal
 from .looking import counts_of, end_of, page_of_dead, page_of_records, record_of, record_of_topic
-from .state import StoreState, Wish
+from .state import ClaimLimits, StoreState
 from .topic import TopicState
 from .waiting import Changes
 
@@ -152,8 +152,8 @@ class JsonlStore(Store):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
-        return self._make(steps.DeclareStream(source, lease_us))
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
+        return self._make(steps.DeclareStream(stream, lease_us))
 
     async def remove_stream(self, stream: Stream) -> bool:
         return self._make(steps.RemoveStream(stream))
@@ -163,7 +163,7 @@ class JsonlStore(Store):
 
     async def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -171,8 +171,8 @@ class JsonlStore(Store):
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        wish = Wish(next(self._turns), limit, suspects, limit if children is None else children)
-        step = steps.ClaimMessages(list(sources), consumer, wish)
+        limits = ClaimLimits(next(self._turns), limit, suspects, limit if children is None else children)
+        step = steps.ClaimMessages(list(streams), consumer, limits)
         until = monotonic() + wait
         while True:
             claims = self.journal.make(step)  # rings for nobody: claims must not wake each other
@@ -202,15 +202,15 @@ class JsonlStore(Store):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         stepped_us = self._watch.step_us(self._clock.now_us(), self._clock.elapsed_us())
         restart = after_outage or stepped_us != 0
-        reclaimed = self._make(steps.Reclaim(list(sources), limit, restart))
+        reclaimed = self._make(steps.Reclaim(list(streams), limit, restart))
         return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
-        return self._make(steps.Promote(list(sources), limit))
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
+        return self._make(steps.Promote(list(streams), limit))
 
     async def prune(self, *, limit: int) -> int:
         return self._make(steps.Prune(limit))
@@ -292,8 +292,8 @@ class JsonlStore(Store):
 
     async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         names = {stream.name for stream in groups}
-        wishes = {name: ordered for name, ordered in self._wants_order.items() if name in names}
-        return self._make(steps.KeepTopics(list(groups), wishes, limit))
+        wants_order = {name: ordered for name, ordered in self._wants_order.items() if name in names}
+        return self._make(steps.KeepTopics(list(groups), wants_order, limit))
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         with self._state() as (state, now_us):

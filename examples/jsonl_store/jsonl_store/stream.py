@@ -247,7 +247,7 @@ class StreamState(Messages):
         if entry.status is JobStatus.RUNNING:
             entry.cancelled_for_us = ttl_us
             self.around.announce(CancelNotice(self.stream, id))
-            return CancelAnswer.TOLD
+            return CancelAnswer.REQUESTED
         self._take_out(entry)
         self._end(entry, JobStatus.CANCELLED, ttl_us, now_us)
         return CancelAnswer.REMOVED

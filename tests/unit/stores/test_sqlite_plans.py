@@ -20,6 +20,7 @@ from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.stores.sqlite.statements import (
     message_statements,
     record_statements,
+    stream_statements,
     topic_statements,
     upkeep_statements,
 )
@@ -40,7 +41,13 @@ NUMBERS = count(1)
 #: All that touch messages or events; the other tables are small.
 STATEMENTS = {
     name: text
-    for module in (message_statements, record_statements, upkeep_statements, topic_statements)
+    for module in (
+        message_statements,
+        record_statements,
+        stream_statements,
+        topic_statements,
+        upkeep_statements,
+    )
     for name, text in vars(module).items()
     if name.isupper() and not name.startswith("_") and re.search("headrace_(messages|events)", text)
 }

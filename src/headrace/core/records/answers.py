@@ -70,7 +70,7 @@ class CancelAnswer(StrEnum):
     """What `cancel` did."""
 
     REMOVED = "removed"  # it was waiting or scheduled and has ended as cancelled
-    TOLD = "told"  # it is running; the request is announced to its worker
+    REQUESTED = "requested"  # it is running; the request is announced to its worker
     GONE = "gone"  # it is over, or was never there
 
 

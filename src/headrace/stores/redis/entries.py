@@ -12,11 +12,10 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.job_log import NO_LOG, JobLog, decode_log
 from headrace.core.messages.message import FRESH, NORMAL, State, Stream, decode_state
 from headrace.core.messages.outcome import DeadReason, Failure
-from headrace.core.records.record import DeadLetter, JobStatus, Progress, Record
-from headrace.core.runtime.clock import datetime_of
+from headrace.core.records.record import JobStatus, Progress, Record
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 
-from .queue import StreamScripts
+from .stream_scripts import StreamScripts
 
 T = TypeVar("T")
 
@@ -172,21 +171,3 @@ def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
     except ValueError:
         return None, NO_LOG  # of another version; the message must still be recovered
     return progress, decode_log(rest[end:])
-
-
-def dead_letter_of(record: Record) -> DeadLetter:
-    failure, stream = record.failure or Failure("", ""), record.stream
-    return DeadLetter(
-        id=record.id,
-        task=record.task,
-        reason=record.reason or "",
-        error=failure.error,
-        traceback=failure.traceback,
-        attempts=record.state.failures + record.state.crashes,
-        died_at=datetime_of(record.ended_us),
-        payload=record.body or b"",
-        error_type=failure.error_type,
-        queue=stream.name if stream.kind == "queue" else None,
-        topic=stream.topic if stream.kind == "group" else None,
-        group=stream.group if stream.kind == "group" else None,
-    )

@@ -155,7 +155,7 @@ class NamespaceKeys:
         self.streams = f"{namespace}:streams"
         self.workers = f"{namespace}:workers"
         # Channels are common to all databases of a server, keys are not.
-        self.orders = f"{namespace}:orders:{database}" if database else f"{namespace}:orders"
+        self.notices = f"{namespace}:notices:{database}" if database else f"{namespace}:notices"
         self._namespace = namespace
 
     def traffic(self, minute: int) -> str:

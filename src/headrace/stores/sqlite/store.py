@@ -28,7 +28,6 @@ from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import ClockWatch, TimeSource
-from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
 from headrace.core.store import PURGED_END_RECORDS, LeaseKeeper, PartitionedStore
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import check_folder
@@ -42,12 +41,13 @@ from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim, is_something_r
 from headrace.stores.sqlite.verbs.layouts import SqliteLayouts
 from headrace.stores.sqlite.verbs.looking import RecordListing
 from headrace.stores.sqlite.verbs.removal import remove_stream
+from headrace.stores.sqlite.verbs.schedules import SqliteSchedules
 from headrace.stores.sqlite.verbs.settle import hand_back, parts_of, report, settle
 
 from .examination import SqliteExamination, warn_of_risks
 from .lease_keeper import SqliteLeaseKeeper
 from .topics import topic_records
-from .verbs import looking, schedules, steering, traffic, upkeep, workers
+from .verbs import looking, steering, traffic, upkeep, workers
 
 T = TypeVar("T")
 
@@ -55,7 +55,7 @@ T = TypeVar("T")
 SIZE_OF_ROW = 500
 
 
-class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedStore):
+class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExamination, PartitionedStore):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: TimeSource) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
@@ -74,7 +74,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
 
     async def open(self) -> None:
         if self._session is not None:
-            if self._session.at_home:
+            if self._session.on_own_loop:
                 return
             self._session.leave()
         check_folder(self._path)
@@ -93,16 +93,14 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         session, self._session = self._session, None
         if session is None:
             return
-        if session.at_home:
+        if session.on_own_loop:
             await session.close()
         else:
             session.leave()  # its event loop can no longer wait
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
-        stream = source
-
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
         def stands(connection: Connection) -> NothingToWrite[int | None] | None:
             same = steering.read_lease(connection, self._namespace, stream).us == lease_us
             return NothingToWrite(None) if same else None
@@ -127,7 +125,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
 
     async def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -138,11 +136,11 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         session = self._use()
         children = limit if children is None else children
         request = ClaimQuery(
-            sources, consumer, limit, suspects, next(self._turns), children, self._wants_order
+            streams, consumer, limit, suspects, next(self._turns), children, self._wants_order
         )
         until = monotonic() + wait
         with session.watch.claiming(
-            sources, consumer, suspects=suspects > 0, children=children > 0
+            streams, consumer, suspects=suspects > 0, children=children > 0
         ) as waiter:
             while not session.closing:
                 waiter.reset()
@@ -154,21 +152,21 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         return []
 
     async def _claim_apart(self, session: OpenFile, request: ClaimQuery) -> list[Claim]:
-        async for claims in self._apart(request.sources, partial(self._try_to_claim, session, request)):
+        async for claims in self._apart(request.streams, partial(self._try_to_claim, session, request)):
             if claims:
                 return claims
         return []
 
     async def _try_to_claim(
-        self, session: OpenFile, request: ClaimQuery, sources: Sequence[Stream]
+        self, session: OpenFile, request: ClaimQuery, streams: Sequence[Stream]
     ) -> list[Claim]:
-        request = msgspec.structs.replace(request, sources=sources)
+        request = msgspec.structs.replace(request, streams=streams)
 
         def nothing(connection: Connection) -> NothingToWrite[list[Claim]] | None:
             ready = request.limit > 0 and is_something_ready(
                 connection,
                 self._namespace,
-                request.sources,
+                request.streams,
                 suspects=request.suspects > 0,
                 children=request.children > 0,
             )
@@ -207,44 +205,44 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         watch = self._clock_watch
         self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
         restart = after_outage or self._stepped_us != 0
 
-        async def reclaim(sources: Sequence[Stream]) -> Reclaimed:
+        async def reclaim(streams: Sequence[Stream]) -> Reclaimed:
             def nothing(connection: Connection) -> NothingToWrite[Reclaimed] | None:
                 now_us = self._clock.now_us()
-                overdue = upkeep.is_something_overdue(connection, self._namespace, sources, now_us)
+                overdue = upkeep.is_something_overdue(connection, self._namespace, streams, now_us)
                 return None if overdue or restart else NothingToWrite(Reclaimed())
 
             def take(transaction: Transaction) -> Reclaimed:
                 if restart:
-                    upkeep.restart_leases(transaction, sources)
-                return upkeep.reclaim(transaction, sources, limit)
+                    upkeep.restart_leases(transaction, streams)
+                return upkeep.reclaim(transaction, streams, limit)
 
             return await self._write(take, shortcut=nothing, durable=False, weight=limit)
 
-        answers = [answer async for answer in self._apart(sources, reclaim)]
+        answers = [answer async for answer in self._apart(streams, reclaim)]
         stepped_us, self._stepped_us = self._stepped_us, 0
         return upkeep.reclaimed(answers, stepped_us)
 
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
-        async def promote(sources: Sequence[Stream]) -> Promoted:
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
+        async def promote(streams: Sequence[Stream]) -> Promoted:
             def nothing(connection: Connection) -> NothingToWrite[Promoted] | None:
-                due_us, now_us = upkeep.next_due(connection, self._namespace, sources), self._clock.now_us()
+                due_us, now_us = upkeep.next_due(connection, self._namespace, streams), self._clock.now_us()
                 later = due_us is None or due_us > now_us
                 return NothingToWrite(upkeep.promoted(0, due_us, now_us)) if later else None
 
             return await self._write(
-                lambda transaction: upkeep.promote(transaction, sources, limit),
+                lambda transaction: upkeep.promote(transaction, streams, limit),
                 shortcut=nothing,
                 durable=False,
                 weight=limit,
             )
 
-        return upkeep.all_promoted([answer async for answer in self._apart(sources, promote)])
+        return upkeep.all_promoted([answer async for answer in self._apart(streams, promote)])
 
     async def prune(self, *, limit: int) -> int:
         def nothing(connection: Connection) -> NothingToWrite[int] | None:
@@ -274,49 +272,15 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         await self._write(lambda transaction: traffic.count_traffic(transaction, tallies), durable=False)
 
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
-        now_us = self._clock.now_us()
-        return await self._read(
-            lambda connection: traffic.traffic(connection, self._namespace, minutes, now_us)
-        )
+        return await self._read(traffic.traffic, minutes, self._clock.now_us())
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
         return self._use().watch.listen(hear)
 
-    # --- schedules ---------------------------------------------------------------------------------------
-
-    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
-        found = await self._read(lambda connection: schedules.read(connection, self._namespace, streams))
-        return Timetable(self._clock.now_us(), found)
-
-    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        # Swaps with messages are separate steps, so that a swap that cannot be written stops no other.
-        together = [index for index, swap in enumerate(swaps) if not swap.messages]
-        steps = [together] if together else []
-        steps += [[index] for index, swap in enumerate(swaps) if swap.messages]
-        writing = (self._swap([swaps[index] for index in step]) for step in steps)
-        answers: dict[int, Swapped] = {}
-        for step, written in zip(steps, await asyncio.gather(*writing, return_exceptions=True), strict=True):
-            if isinstance(written, BaseException):
-                raise written
-            answers.update(zip(step, written, strict=True))
-        return [answers[index] for index in range(len(swaps))]
-
-    async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        def refused(connection: Connection) -> NothingToWrite[list[Swapped]] | None:
-            answers = schedules.refusals(connection, self._namespace, swaps, self._clock.now_us())
-            return None if answers is None else NothingToWrite(answers)
-
-        weight = sum(max(1, len(swap.messages)) for swap in swaps)
-        return await self._write(partial(schedules.swap_all, swaps=swaps), shortcut=refused, weight=weight)
-
     # --- one message -------------------------------------------------------------------------------------
 
     async def get(self, stream: Stream, id: str) -> Record | None:
-        return await self._read(
-            lambda connection: topic_records.look(
-                connection, self._namespace, stream, id, self._clock.now_us()
-            )
-        )
+        return await self._read(topic_records.look, stream, id, self._clock.now_us())
 
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         session = self._use()
@@ -336,12 +300,10 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
     # --- look and steer ----------------------------------------------------------------------------------
 
     async def streams(self) -> list[Stream]:
-        return await self._read(lambda connection: looking.list_streams(connection, self._namespace))
+        return await self._read(looking.list_streams)
 
     async def counts(self, stream: Stream) -> Counts:
-        return await self._read(
-            lambda connection: topic_records.count(connection, self._namespace, stream, self._clock.now_us())
-        )
+        return await self._read(topic_records.count, stream, self._clock.now_us())
 
     async def messages(
         self,
@@ -353,22 +315,13 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         limit: int = 100,
     ) -> Page[Record]:
         listing = RecordListing(stream, cursor, limit, status, task)
-        return await self._read(
-            lambda connection: looking.list_records(
-                connection, self._namespace, listing, self._clock.now_us()
-            )
-        )
+        return await self._read(looking.list_records, listing, self._clock.now_us())
 
     async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
-        now_us = self._clock.now_us()
-        return await self._read(
-            lambda connection: looking.holders(connection, self._namespace, stream, wanted, now_us)
-        )
+        return await self._read(looking.holders, stream, wanted, self._clock.now_us())
 
     async def workers(self) -> list[WorkerInfo]:
-        return await self._read(
-            lambda connection: workers.list_workers(connection, self._namespace, self._clock.now_us())
-        )
+        return await self._read(workers.list_workers, self._clock.now_us())
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._write(lambda transaction: steering.pause(transaction, stream, paused=paused))
@@ -384,7 +337,7 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         listing = RecordListing(stream, cursor, limit, task=only.task, reason=only.reason)
-        return await self._read(lambda connection: looking.list_dead(connection, self._namespace, listing))
+        return await self._read(looking.list_dead, listing)
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         return await self._write(

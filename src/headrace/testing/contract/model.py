@@ -260,7 +260,7 @@ class Model:
             return CancelAnswer.GONE
         if job.status is JobStatus.RUNNING:
             job.cancelled_for = ttl_us
-            return CancelAnswer.TOLD
+            return CancelAnswer.REQUESTED
         self._end(job, JobStatus.CANCELLED, ttl_us)
         return CancelAnswer.REMOVED
 

@@ -67,7 +67,7 @@ async def test_a_mark_of_no_time_is_no_mark(stand: Stand) -> None:
 
 async def test_a_running_message_is_told_and_goes_on(stand: Stand) -> None:
     claim = await stand.running()
-    assert await _cancel(stand, claim.id) is CancelAnswer.TOLD
+    assert await _cancel(stand, claim.id) is CancelAnswer.REQUESTED
     assert await stand.status(claim.id) is JobStatus.RUNNING
 
 
@@ -103,7 +103,7 @@ async def test_cancelling_again_is_harmless(stand: Stand) -> None:
     await _cancel(stand, waiting)
     await _cancel(stand, running.id)
     assert await _cancel(stand, waiting) is CancelAnswer.GONE
-    assert await _cancel(stand, running.id) is CancelAnswer.TOLD
+    assert await _cancel(stand, running.id) is CancelAnswer.REQUESTED
     assert await stand.status(waiting) is JobStatus.CANCELLED
 
 

@@ -132,7 +132,7 @@ async def test_a_cancellation_and_a_claim_at_once_do_not_lose_the_message(stand:
         stand.backend.cancel(stand.stream, id, ttl_us=HOUR_US), stand.claim(by=other)
     )
     if claims:
-        assert answer is CancelAnswer.TOLD
+        assert answer is CancelAnswer.REQUESTED
         await stand.settle(claims[0], Released(), by=other)
     else:
         assert answer is CancelAnswer.REMOVED

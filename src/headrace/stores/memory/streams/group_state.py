@@ -148,10 +148,8 @@ class GroupState(StreamState):
 
     # --- drawing -----------------------------------------------------------------------------------------
 
-    def take(
-        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
-    ) -> list[Claim]:
-        claims = super().take(stream, lane, limit, room, consumer, now_us)
+    def take(self, lane: int, limit: int, room: int, consumer: str, now_us: int) -> list[Claim]:
+        claims = super().take(lane, limit, room, consumer, now_us)
         room -= size_of(claims)
         if lane == DRAWING and len(claims) < limit and room > 0:
             for _ in range(limit - len(claims)):
@@ -159,12 +157,12 @@ class GroupState(StreamState):
                 if entry is None:
                     break
                 self.lanes.put(DRAWING, entry)
-            claims += super().take(stream, lane, limit - len(claims), room, consumer, now_us)
+            claims += super().take(lane, limit - len(claims), room, consumer, now_us)
         return claims
 
     def _draw(self) -> Entry | None:
         """The next event that may run. Earlier events that may not run are parked or passed over."""
-        if self.deferred.hungry and (entry := self._catch_up()):
+        if self.deferred.drawable and (entry := self._catch_up()):
             return entry
         while self.joined and not self.deferred.too_many:
             event = self.topic.log.after(self.position)
@@ -210,7 +208,7 @@ class GroupState(StreamState):
             elif entry := self._meet_again(log[number]):
                 deferred.looked_up_to(number, self.position)
                 return entry
-            if not deferred.hungry:
+            if not deferred.drawable:
                 break
         deferred.looked_up_to(number, self.position)
         return None
@@ -268,7 +266,7 @@ class GroupState(StreamState):
     def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         """Events that the group has not drawn are queued too. A running event does not run again later."""
         self.again = 0
-        self.deferred.hungry.update(self.deferred.keys)
+        self.deferred.drawable.update(self.deferred.keys)
         for purged in range(limit):
             entry = self._next_waiting()
             if entry is None:

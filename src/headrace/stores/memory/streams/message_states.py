@@ -12,8 +12,7 @@ from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import Lease
 from headrace.core.schedules.schedule_record import ScheduleRecord
 from headrace.stores.memory.views import end_of
-from headrace.stores.memory.waiter import Waiter
-from headrace.stores.memory.watchers import Watchers
+from headrace.stores.memory.waiter import Waiter, Watchers
 
 from .due_times import DueMessages
 from .ended import EndRecords

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.errors import Moved
 from headrace.core.messages.claim import Claim, Report
-from headrace.core.messages.message import EXPIRED_TTL_US, FRESH, Batch, Message, Stream, TrailEntry
+from headrace.core.messages.message import EXPIRED_TTL_US, FRESH, Batch, Message, TrailEntry
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -129,12 +129,10 @@ class StreamState(MessageStates):
 
     # --- out and back ------------------------------------------------------------------------------------
 
-    def take(
-        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
-    ) -> list[Claim]:
+    def take(self, lane: int, limit: int, room: int, consumer: str, now_us: int) -> list[Claim]:
         """Claim at most `limit` messages, and no more once they have `room` bytes."""
         claims: list[Claim] = []
-        running, numbers = self.running, self._numbers
+        stream, running, numbers = self.stream, self.running, self._numbers
         for entry in self.lanes.take(lane, limit, room):
             message = entry.message
             token = next(numbers)
@@ -246,7 +244,7 @@ class StreamState(MessageStates):
         for entry in self.running.values():
             entry.leased_us = min(entry.leased_us, now_us)
 
-    def recover(self, source: Stream, limit: int, now_us: int) -> list[Recovery]:
+    def recover(self, limit: int, now_us: int) -> list[Recovery]:
         if self._is_ahead(now_us):
             self.restart_leases(now_us)
         if not self.overdue(now_us):
@@ -256,7 +254,7 @@ class StreamState(MessageStates):
         overdue = list(takewhile(lambda held: held[1].leased_us <= since_us, first))
         for token, _ in overdue:
             del self.running[token]
-        return [self._recover(source, entry, now_us) for _, entry in overdue]
+        return [self._recover(entry, now_us) for _, entry in overdue]
 
     def _is_ahead(self, now_us: int) -> bool:
         """Whether a lease seems to begin in the future: the clock was set back."""
@@ -268,7 +266,7 @@ class StreamState(MessageStates):
         first = next(iter(self.running.values()), None)
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
-    def _recover(self, source: Stream, entry: Entry, now_us: int) -> Recovery:
+    def _recover(self, entry: Entry, now_us: int) -> Recovery:
         state = entry.state.crashed(TrailEntry(now_us, "crashed", entry.worker)).logged(entry.log)
         worker = entry.worker
         if entry.cancelled_for_us is not None:
@@ -279,7 +277,7 @@ class StreamState(MessageStates):
             entry.state = state
             self._queue(entry, now_us, returned=True)
         message = entry.message
-        return Recovery(source, message.id, message.task, worker, state.crashes, entry.status)
+        return Recovery(self.stream, message.id, message.task, worker, state.crashes, entry.status)
 
     def promote(self, now_us: int) -> None:
         """Queue the entry that is due first."""
@@ -305,7 +303,7 @@ class StreamState(MessageStates):
         if entry.status is _RUNNING:
             entry.cancelled_for_us = ttl_us
             self._announce(CancelNotice(self.stream, id))
-            return CancelAnswer.TOLD
+            return CancelAnswer.REQUESTED
         self._take_out(entry)
         self._end(entry, JobStatus.CANCELLED, ttl_us, now_us)
         return CancelAnswer.REMOVED

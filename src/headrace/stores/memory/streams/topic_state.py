@@ -107,7 +107,7 @@ class TopicState(StreamState):
     def trim(self, limit: int, now_us: int) -> int:
         return self.log.trim(self._may_go(now_us), limit)
 
-    def tended(self, trimmed: int, now_us: int) -> KeptTopics:
+    def kept(self, trimmed: int, now_us: int) -> KeptTopics:
         """The answer after `trimmed` events were trimmed."""
         spare = self._spare(now_us) if self.rules.strict else 0
         behind = [group for group in self.groups.values() if group.low_water < spare]

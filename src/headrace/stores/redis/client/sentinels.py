@@ -96,9 +96,9 @@ class SentinelClient:
         learn of the new primary later than others, and until then name the old one."""
         self._watching = [asyncio.create_task(self._listen_to(place)) for place in self._places]
 
-    def leave(self, *, at_home: bool) -> None:
+    def leave(self, *, on_own_loop: bool) -> None:
         watching, self._watching = self._watching, []
-        if at_home:
+        if on_own_loop:
             for task in watching:
                 task.cancel()
 

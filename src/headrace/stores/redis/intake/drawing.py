@@ -10,9 +10,9 @@ from hiredis import ReplyError
 
 from headrace.stores.redis.client.connection import Link
 from headrace.stores.redis.faults import is_out_of_memory
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import DRAW
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: The script's answer for a group that the server had lost.
 CAME_BACK = 2
@@ -41,7 +41,7 @@ class EventDrawer:
             self._mended = now
         awaited = AWAITED if waits else 0
         return [
-            queue.call(DRAW, limit, self._store.wish(queue.stream), awaited, int(mends))
+            queue.call(DRAW, limit, self._store.wants_order(queue.stream), awaited, int(mends))
             for queue in _groups(queues)
         ]
 
@@ -69,10 +69,10 @@ class EventDrawer:
         for queue, reply in zip(_groups(queues), replies, strict=True):
             if isinstance(reply, ReplyError):
                 continue
-            standing, drawn, more = reply
-            changed = changed or drawn > 0 or more > 0 or (queue in self.gone) == bool(standing)
-            (self.gone.discard if standing else self.gone.add)(queue)
-            if standing == CAME_BACK:
+            presence, drawn, more = reply
+            changed = changed or drawn > 0 or more > 0 or (queue in self.gone) == bool(presence)
+            (self.gone.discard if presence else self.gone.add)(queue)
+            if presence == CAME_BACK:
                 await self._list(queue)
         return changed
 

@@ -22,7 +22,6 @@ from headrace.stores.redis.entries import read_score
 from headrace.stores.redis.faults import OutOfMemory, is_damaged, is_sealed
 from headrace.stores.redis.keys import TopicKeys, label_of
 from headrace.stores.redis.labels import labels_of, readable_texts
-from headrace.stores.redis.queue import ScriptCall
 from headrace.stores.redis.scripts import (
     COUNTS,
     DECLARE_TOPIC,
@@ -33,6 +32,7 @@ from headrace.stores.redis.scripts import (
     rules_text,
 )
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import ScriptCall
 from headrace.stores.redis.verbs.looking import counts_of
 
 from .log_position import position_of
@@ -60,7 +60,7 @@ class RedisTopics(Topics):
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         await self._store.demand("worker")
         await self._list_streams(_topic_of(group), group)
-        self._store.note_wish(group, ordered=ordered)
+        self._store.note_order(group, ordered=ordered)
         queue = self._store.queue(group)
         answer = await self._run_unsealed(group, queue.call(JOIN, int(ordered), start.at, start.time_us))
         if answer < 0:
@@ -106,7 +106,7 @@ class RedisTopics(Topics):
         )
 
     async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> KeptTopics:
-        words = [word for group in groups for word in (group.group, self._store.wish(group))]
+        words = [word for group in groups for word in (group.group, self._store.wants_order(group))]
         total, more = 0, True
         names: list[list[bytes]] = []
         while more and total < limit:

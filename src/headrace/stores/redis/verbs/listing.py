@@ -9,8 +9,8 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import DeadFilter
 from headrace.core.records.listing import OVER, PARTS, REQUESTS, ListingPart, ListingWalk
-from headrace.core.records.record import DeadLetter, JobStatus, Page, Record
-from headrace.stores.redis.entries import dead_letter_of, record_of
+from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, dead_letter_of
+from headrace.stores.redis.entries import record_of
 from headrace.stores.redis.labels import readable_texts
 from headrace.stores.redis.scripts import GET, LIST_MESSAGES
 from headrace.stores.redis.server import RedisServer

@@ -115,7 +115,9 @@ class RedisLooking(Inspector):
             if count or stream.kind != "group":
                 return count
             # Events that a group has not drawn yet count as queued: draw them first.
-            _, drawn, _ = await self._store.run(queue.call(DRAW, limit, self._store.wish(stream), 0, 1))
+            _, drawn, _ = await self._store.run(
+                queue.call(DRAW, limit, self._store.wants_order(stream), 0, 1)
+            )
             if not drawn:
                 return 0
 

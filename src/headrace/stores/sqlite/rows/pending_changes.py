@@ -43,7 +43,7 @@ class PendingChanges:
         self._forgotten: list[int] = []
         self._released: list[HeldKey] = []
         self._given_up: list[HeldKey] = []  # of expired messages
-        self._leavers: list[EndedMessage] = []
+        self._ended: list[EndedMessage] = []
         self._due: dict[Stream, tuple[int, int]] = {}  # the stream's number, and the earliest new due time
         self._bytes = BulkBinding()
 
@@ -53,7 +53,7 @@ class PendingChanges:
         """Queue a message in its lane, or at `place`."""
         lane = lane_of(state, subject.priority)
         self._move(subject, place or lane, self._transaction.now_us, lane, state)
-        self._transaction.news.ready.add(subject.stream)
+        self._transaction.changes.ready.add(subject.stream)
 
     def schedule(self, subject: ChangedMessage, state: State, *, place: int, due_us: int) -> None:
         self._move(subject, place, due_us, lane_of(state, subject.priority), state)
@@ -102,7 +102,7 @@ class PendingChanges:
             connection.change(message_statements.FORGET, (listed(self._forgotten),))
         release_keys(self._transaction, self._released)
         give_up_keys(self._transaction, self._given_up)
-        pass_on(self._transaction, self._leavers)
+        pass_on(self._transaction, self._ended)
 
     def _announce_due(self) -> None:
         for stream, (number, due_us) in self._due.items():
@@ -122,7 +122,7 @@ class PendingChanges:
 
     def _let_go(self, subject: ChangedMessage, key: str, place: int) -> None:
         if subject.stream.kind == "group":
-            self._leavers.append(EndedMessage(subject.stream, subject.number, key, subject.id))
+            self._ended.append(EndedMessage(subject.stream, subject.number, key, subject.id))
         else:
             keys = self._given_up if place == EXPIRED else self._released
             keys.append((subject.number, key, subject.id))

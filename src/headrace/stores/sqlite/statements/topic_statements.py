@@ -159,7 +159,7 @@ SELECT EXISTS (
                 SELECT count(*) FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream) < ?3)
             OR EXISTS (
                 SELECT 1 FROM headrace_deferred_keys AS keys
-                WHERE keys.stream = groups.stream AND hungry))))
+                WHERE keys.stream = groups.stream AND drawable))))
 """
 
 # [name, ...], how many events each group wants, whether to leave out paused groups
@@ -174,7 +174,7 @@ FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
 WHERE namespace = ?1 AND kind = 'group' AND streams.name = wanted.value AND groups.stream = streams.stream
     AND topics.stream = groups.topic AND NOT removed AND NOT (paused AND ?4)
     AND (last > position OR EXISTS (
-        SELECT 1 FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream AND hungry))
+        SELECT 1 FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream AND drawable))
 """
 
 # [name, ...] → the indexes of groups that have a row, removed or not
@@ -277,12 +277,13 @@ SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)
 """
 
 LIST_DEFERRED = """
-SELECT json_group_array(json_array(key, number, passed, hungry)) FROM headrace_deferred_keys WHERE stream = ?
+SELECT json_group_array(json_array(key, number, passed, drawable))
+FROM headrace_deferred_keys WHERE stream = ?
 """
 
-# [[key, number, passed, hungry], ...]
+# [[key, number, passed, drawable], ...]
 WRITE_DEFERRED = """
-INSERT OR REPLACE INTO headrace_deferred_keys (stream, key, number, passed, hungry)
+INSERT OR REPLACE INTO headrace_deferred_keys (stream, key, number, passed, drawable)
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?2)
 """
 
@@ -293,14 +294,14 @@ DELETE FROM headrace_deferred_keys WHERE stream = ?1 AND key IN (SELECT value FR
 
 # [[stream, key], ...]; only keys with fewer parked messages than this
 NOTE_ROOM = """
-UPDATE headrace_deferred_keys SET hungry = 1
-WHERE (stream, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) AND NOT hungry AND (
+UPDATE headrace_deferred_keys SET drawable = 1
+WHERE (stream, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) AND NOT drawable AND (
     SELECT count(*) FROM headrace_messages AS parked
     WHERE parked.stream = headrace_deferred_keys.stream
         AND parked.unique_key = headrace_deferred_keys.key AND place = 1) < ?2
 """
 
-STARVE = "UPDATE headrace_deferred_keys SET hungry = 1 WHERE stream = ?"
+MAKE_ALL_DRAWABLE = "UPDATE headrace_deferred_keys SET drawable = 1 WHERE stream = ?"
 
 LAST_PARKED = "SELECT max(at_us) FROM headrace_messages WHERE stream = ? AND place = 1"
 

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from headrace.stores.sqlite.connection.fair_write_lock import turn_path
+
 from . import inotify
-from .fair_write_lock import turn_path
 
 #: The least seconds between two looks that signals cause. A waiting process must not be busy with looking
 #: while another process commits without a pause.
@@ -67,14 +68,14 @@ class CommitSignals:
         else:
             self._armed = True
 
-    def close(self, *, at_home: bool) -> None:
-        """`at_home` False: the event loop is gone, or belongs to the parent of this process."""
+    def close(self, *, on_own_loop: bool) -> None:
+        """`on_own_loop` False: the event loop is gone, or belongs to the parent of this process."""
         self._off = True
-        if self._later is not None and at_home:
+        if self._later is not None and on_own_loop:
             self._later.cancel()
         source, self._source = self._source, None
         if source is not None:
-            if at_home:
+            if on_own_loop:
                 self._loop.remove_reader(source.descriptor)
             source.close()
 

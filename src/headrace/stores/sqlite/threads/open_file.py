@@ -37,18 +37,18 @@ class OpenFile:
         )
         self._writer = WriterThread(
             Connection(path, synchronous=synchronous, checkpoints=False, prepare=bring_up_to_date),
-            self.watch.tell,
+            self.watch.notify,
             namespace=namespace,
             synchronous=synchronous,
             clock=clock,
             is_awaited=self.watch.is_awaited,
         )
         self._reader = ReaderThread(
-            Connection(path, query_only=True, prepare=bring_up_to_date), self.watch.tell, watch=self.watch
+            Connection(path, query_only=True, prepare=bring_up_to_date), self.watch.notify, watch=self.watch
         )
 
     @property
-    def at_home(self) -> bool:
+    def on_own_loop(self) -> bool:
         """Whether this call runs in the process and on the event loop that created the object."""
         return self._process == os.getpid() and self._loop is asyncio.get_running_loop()
 
@@ -74,7 +74,7 @@ class OpenFile:
     def leave(self) -> None:
         """Close without waiting, for an event loop that is gone. A forked child has no threads to end."""
         self.closing = True
-        self._signals.close(at_home=self.at_home)
+        self._signals.close(on_own_loop=self.on_own_loop)
         if self._process == os.getpid():
             self._writer.leave()
             self._reader.leave()

@@ -24,9 +24,9 @@ LOOK_AGAIN: Final = 1.0
 
 class ReaderThread(StoreThread[ReadStep[Any]]):
     def __init__(
-        self, connection: Connection, tell: Callable[[ChangeNotice], None], *, watch: Waiters
+        self, connection: Connection, notify: Callable[[ChangeNotice], None], *, watch: Waiters
     ) -> None:
-        super().__init__("reader", connection, tell)
+        super().__init__("reader", connection, notify)
         self._watch = watch
         self._look_at = 0.0
 
@@ -76,7 +76,7 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
     def _look(self) -> None:
         try:
             self._connection.open()
-            news = self._watch.look_around(self._connection)
+            changes = self._watch.look_around(self._connection)
         except Exception as error:
             # No caller can receive this error, and this thread must go on. Waiting callers ask again.
             if isinstance(error, apsw.Error):
@@ -84,5 +84,5 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
             self._look_at = time.monotonic() + LOOK_AGAIN
         else:
             self._look_at = time.monotonic() + LOOK_EVERY
-            if news:
-                self._deliver([], news)
+            if changes:
+                self._deliver([], changes)

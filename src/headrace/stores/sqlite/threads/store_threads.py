@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
@@ -18,6 +18,7 @@ from .step import NothingToWrite, WriteStep
 from .transaction import Transaction
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class StoreThreads:
@@ -43,7 +44,7 @@ class StoreThreads:
 
     def _use(self) -> OpenFile:
         session = self._session
-        if session is None or not session.at_home:
+        if session is None or not session.on_own_loop:
             raise BackendUnavailable(
                 f"the SQLite store {self._path} is not open in this process and event loop: open it first"
             )
@@ -63,18 +64,21 @@ class StoreThreads:
         return await self._use().write(step)
 
     async def _apart(
-        self, sources: Sequence[Stream], run: Callable[[Sequence[Stream]], Awaitable[T]]
+        self, streams: Sequence[Stream], run: Callable[[Sequence[Stream]], Awaitable[T]]
     ) -> AsyncIterator[T]:
-        """One answer for all sources together, or, when the rows of one are damaged, an answer for each."""
+        """One answer for all streams together, or, when the rows of one are damaged, an answer for each."""
         try:
-            yield await run(sources)
+            yield await run(streams)
             return
         except DamagedFile:
-            if len(sources) == 1:
+            if len(streams) == 1:
                 raise
-        for source in sources:
+        for stream in streams:
             with suppress(DamagedFile):
-                yield await run([source])
+                yield await run([stream])
 
-    async def _read(self, run: Callable[[Connection], T]) -> T:
-        return await self._use().read(run)
+    async def _read(
+        self, run: Callable[Concatenate[Connection, str, P], T], *args: P.args, **options: P.kwargs
+    ) -> T:
+        """Call a function in the reader's thread, with its connection and the namespace."""
+        return await self._use().read(lambda connection: run(connection, self._namespace, *args, **options))

@@ -20,7 +20,7 @@ from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import upkeep_statements
 from headrace.stores.sqlite.topics.log import is_behind
 from headrace.stores.sqlite.verbs.claim import is_something_ready
-from headrace.stores.sqlite.verbs.control import StoredNotice, read_orders
+from headrace.stores.sqlite.verbs.control import StoredNotice, read_notices
 from headrace.stores.sqlite.verbs.looking import which_are_over
 
 from .change_notice import ChangeNotice
@@ -51,27 +51,27 @@ class EndWaiter:
 
 
 class ClaimWaiter(EndWaiter):
-    """Wakes a claim that waits for a message in its sources."""
+    """Wakes a claim that waits for a message in its streams."""
 
     def __init__(
         self,
         poke: Callable[[], None],
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         consumer: str,
         *,
         suspects: bool,
         children: bool,
     ) -> None:
         super().__init__(poke)
-        self.sources = sources
-        self.streams = frozenset(sources) | _topics(sources)
+        self.streams = streams
+        self.woken_by = frozenset(streams) | _topics(streams)
         self.consumer = consumer
         self.suspects = suspects
         self.children = children
 
     def is_due(self, connection: Connection, namespace: str) -> bool:
         return is_something_ready(
-            connection, namespace, self.sources, suspects=self.suspects, children=self.children
+            connection, namespace, self.streams, suspects=self.suspects, children=self.children
         )
 
 
@@ -81,7 +81,7 @@ class ReadWaiter(EndWaiter):
     def __init__(self, poke: Callable[[], None], topic: Stream, consumer: str) -> None:
         super().__init__(poke)
         self.topic = topic
-        self.streams = frozenset((topic,))
+        self.woken_by = frozenset((topic,))
         self.consumer = consumer
         self.position = 0
 
@@ -89,9 +89,8 @@ class ReadWaiter(EndWaiter):
         return is_behind(connection, namespace, self.topic, self.position)
 
 
-def _topics(sources: Sequence[Stream]) -> frozenset[Stream]:
-    """The topics from whose logs the groups of these sources draw."""
-    streams = (source for source in sources)
+def _topics(streams: Sequence[Stream]) -> frozenset[Stream]:
+    """The topics from whose logs the groups of these streams draw."""
     return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
 
 
@@ -103,10 +102,10 @@ class ControlListener:
         self._since_us = now_us
         self._came_at = asyncio.get_running_loop().time()
 
-    def tell(self, announcement: StoredNotice) -> None:
+    def notify(self, announcement: StoredNotice) -> None:
         new = asyncio.get_running_loop().time() - self._came_at < NEWCOMER
         if not new or announcement.at_us >= self._since_us:
-            self._hear(announcement.order)
+            self._hear(announcement.notice)
 
 
 class Waiters:
@@ -138,9 +137,9 @@ class Waiters:
 
     @contextmanager
     def claiming(
-        self, sources: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
+        self, streams: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
     ) -> Iterator[ClaimWaiter]:
-        waiter = ClaimWaiter(self._poke, sources, consumer, suspects=suspects, children=children)
+        waiter = ClaimWaiter(self._poke, streams, consumer, suspects=suspects, children=children)
         self._claims.add(waiter)
         try:
             yield waiter
@@ -189,18 +188,18 @@ class Waiters:
         for waiter in (*self._claims, *(waiter for waiters in self._endings.values() for waiter in waiters)):
             waiter.wake()
 
-    def tell(self, news: ChangeNotice) -> None:
-        if news.ready:
+    def notify(self, changes: ChangeNotice) -> None:
+        if changes.ready:
             for waiter in self._claims:
-                if not news.ready.isdisjoint(waiter.streams):
+                if not changes.ready.isdisjoint(waiter.woken_by):
                     waiter.wake()
-        for message in news.ended:
+        for message in changes.ended:
             for ending in self._endings.get(message, ()):
                 ending.wake()
-        for announcement in news.orders:
+        for announcement in changes.notices:
             for listener in tuple(self._listeners):
-                listener.tell(announcement)
-        if news.announced and self._listeners:
+                listener.notify(announcement)
+        if changes.announced and self._listeners:
             self._poke()
 
     # --- in the reader's thread --------------------------------------------------------------------------
@@ -215,26 +214,26 @@ class Waiters:
         # Read after the version, or a waiter that arrives in between would be missed. Each is copied in one
         # step, because the event loop goes on changing them.
         claims, endings, listening = list(self._claims), list(self._endings), bool(self._listeners)
-        news = ChangeNotice()
+        changes = ChangeNotice()
         for waiter in claims:
             if waiter.is_due(connection, self._namespace):
-                news.ready |= waiter.streams
+                changes.ready |= waiter.woken_by
         if endings:
-            news.ended = which_are_over(connection, self._namespace, endings)
+            changes.ended = which_are_over(connection, self._namespace, endings)
         if listening:
-            news.orders = self._new_orders(connection)
+            changes.notices = self._new_notices(connection)
         self._version = version
-        return news
+        return changes
 
     def start_from_here(self, connection: Connection) -> None:
         """Skip the control messages that were announced before this."""
-        self._position = connection.opened, connection.value(upkeep_statements.LAST_ORDER)
+        self._position = connection.opened, connection.value(upkeep_statements.LAST_NOTICE)
 
-    def _new_orders(self, connection: Connection) -> list[StoredNotice]:
+    def _new_notices(self, connection: Connection) -> list[StoredNotice]:
         if self._position is None or self._position[0] != connection.opened:
             self.start_from_here(connection)  # another file has other numbers
             return []
-        orders = read_orders(connection, self._namespace, self._position[1])
-        if orders:
-            self._position = connection.opened, orders[-1].seq
-        return orders
+        notices = read_notices(connection, self._namespace, self._position[1])
+        if notices:
+            self._position = connection.opened, notices[-1].seq
+        return notices

@@ -44,11 +44,11 @@ end
 
 local function publish(index, id, task, body, key, options)
   local delay, due, lifetime, window, unique = string.match(options, '^(%d+) (%d+) (%d+) (%d*) ?(.*)$')
-  local standing = window ~= '' and holder_of(unique)
-  if standing then
+  local owner = window ~= '' and holder_of(unique)
+  if owner then
     answers[#answers + 1] = index
     answers[#answers + 1] = 'd'
-    answers[#answers + 1] = standing
+    answers[#answers + 1] = owner
     return
   end
   local ready = math.max(now + delay, tonumber(due))

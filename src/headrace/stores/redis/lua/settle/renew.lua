@@ -28,7 +28,7 @@ for at = 6, #ARGV, 4 do
 end
 if ARGV[5] ~= '' then
   local lease = tonumber(redis.call('HGET', META, 'lease') or ARGV[5])
-  redis.call('HDEL', META, 'patient') -- whoever removes first is not refused when memory is short
+  redis.call('HDEL', META, 'patient') -- a removal first: it is not refused when memory is short
   redis.call('HSET', META, 'patient', digits(clock() + lease))
 end
 return answers

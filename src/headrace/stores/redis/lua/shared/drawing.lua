@@ -2,7 +2,7 @@
 -- event that the group already has is passed over; in an ordered group one whose key is held is parked.
 --
 -- A key of which too many are parked is deferred: its events are passed over, and `:deferred` holds for the key
--- '<number> <passed> <hungry>': from this number on none was drawn, so many of them lie before the position, and 1
+-- '<number> <passed> <drawable>': from this number on none was drawn, so many of them lie before the position, and 1
 -- when more can be drawn since few are parked. `low` of the group is the smallest of these numbers (nil: no key is
 -- deferred), `deferring` how many keys there are.
 
@@ -84,7 +84,7 @@ local function drawn_ahead(group)
 end
 
 -- Whether a place is more than a memory of a stream that was deleted by hand.
-local function stands(group, id, value)
+local function is_there(group, id, value)
   local lane, entry = string.match(value, '^(%d)([%d-]+)')
   if lane then
     return #redis.pcall('XRANGE', group.lanes[tonumber(lane)] or group.lanes[4], entry, entry) > 0
@@ -99,7 +99,7 @@ local function known_among(group, events, from, to)
     ids[#ids + 1] = events[index][2]
   end
   for index, value in ipairs(redis.call('HMGET', group.ids, unpack(ids))) do
-    if value and stands(group, ids[index], value) then
+    if value and is_there(group, ids[index], value) then
       known[ids[index]] = true
     end
   end
@@ -128,7 +128,7 @@ end
 local function is_held(group, line)
   local head = string.match(line, '^%S+')
   local value = head and redis.call('HGET', group.ids, head)
-  return value and stands(group, head, value)
+  return value and is_there(group, head, value)
 end
 
 -- How many are parked behind the head of a line.
@@ -153,8 +153,8 @@ local function deferred_keys(group, names)
   end
   for at = 1, #rows, 2 do
     if rows[at + 1] then
-      local number, passed, hungry = string.match(rows[at + 1], '^(%d+) (%-?%d+) ([01])$')
-      deferred[rows[at]] = number and { number = tonumber(number), passed = tonumber(passed), hungry = hungry == '1' }
+      local number, passed, drawable = string.match(rows[at + 1], '^(%d+) (%-?%d+) ([01])$')
+      deferred[rows[at]] = number and { number = tonumber(number), passed = tonumber(passed), drawable = drawable == '1' }
     end
   end
   return deferred
@@ -200,7 +200,7 @@ local function write_copies(group, copies)
   end
   local deferred = {}
   for key, each in pairs(copies.deferred) do
-    local value = string.format('%.0f %.0f %d', each.number, each.passed, each.hungry and 1 or 0)
+    local value = string.format('%.0f %.0f %d', each.number, each.passed, each.drawable and 1 or 0)
     add(deferred, key, value)
     group.low = math.min(group.low or each.number, each.number)
   end
@@ -275,7 +275,7 @@ end
 
 local function pass_over(group, copies, deferred, key, number)
   if not deferred[key] then
-    deferred[key] = { number = number, passed = 0, hungry = false }
+    deferred[key] = { number = number, passed = 0, drawable = false }
     group.deferring = group.deferring + 1
   end
   deferred[key].passed = deferred[key].passed + 1
@@ -305,7 +305,7 @@ local function copy_in_order(group, copies, lines, deferred, event, late, number
 end
 
 -- The lines of the keys of events, and what is known of those that are deferred.
-local function standing_of_keys(group, events, from, to)
+local function lines_and_deferred(group, events, from, to)
   local lines, names = lines_for(group, events, from, to), {}
   if group.low then
     for key in pairs(lines) do
@@ -321,7 +321,7 @@ local function take_in(group, events, from, to, fresh, late)
   local known = fresh and {} or known_among(group, events, from, to)
   local lines, deferred
   if group.ordered or group.low then
-    lines, deferred = standing_of_keys(group, events, from, to)
+    lines, deferred = lines_and_deferred(group, events, from, to)
   end
   local copies = new_copies()
   group.parked_now = group.parked_now or (group.ordered and redis.call('ZCARD', group.parked) or 0)

@@ -10,7 +10,7 @@ local function note_room(key, line)
     has_deferred = redis.call('EXISTS', DEFERRED) == 1
   end
   local value = has_deferred and redis.call('HGET', DEFERRED, key)
-  if value and string.sub(value, -1) == '0' and select(2, string.gsub(line, ' ', '')) < HUNGRY_BELOW then
+  if value and string.sub(value, -1) == '0' and select(2, string.gsub(line, ' ', '')) < DRAWABLE_BELOW then
     redis.call('HSET', DEFERRED, key, string.sub(value, 1, -2) .. '1')
   end
 end

@@ -25,7 +25,7 @@ local function note_lane(lane)
   local used = redis.call('HGET', META, 'lanes') or ''
   if not string.find(used, lane, 1, true) then
     redis.call('HSET', META, 'lanes', used .. lane)
-    redis.call('PUBLISH', ORDERS, 'lane ' .. LABEL .. ' ' .. used .. lane)
+    redis.call('PUBLISH', NOTICES, 'lane ' .. LABEL .. ' ' .. used .. lane)
   end
 end
 
@@ -79,7 +79,7 @@ end
 local function call_waiter(meta, label, name)
   if name then
     redis.call('DEL', awaited_key(meta))
-    redis.call('PUBLISH', ORDERS, 'ready ' .. label .. ' ' .. name)
+    redis.call('PUBLISH', NOTICES, 'ready ' .. label .. ' ' .. name)
   end
 end
 
@@ -118,7 +118,7 @@ end
 
 local function announce_if_sooner(before, due)
   if due and (not before or due < before) then
-    redis.call('PUBLISH', ORDERS, 'due ' .. LABEL)
+    redis.call('PUBLISH', NOTICES, 'due ' .. LABEL)
   end
 end
 

@@ -9,17 +9,17 @@ end
 
 -- Notes that a member of the group with this hash was seen, and whether it wants order ('1', '0', or '': it is no
 -- member). Answers whether the group is ordered, and whether live members disagree about it.
-local function note_wish(meta, wish, now)
+local function note_member(meta, wants_order, now)
   local known = redis.call('HMGET', meta, 'ordered', 'wanted', 'unwanted', 'seen')
   local ordered = known[1] == '1'
   local wanted = tonumber(known[2] or (ordered and known[4]) or 0) or 0
   local unwanted = tonumber(known[3] or 0) or 0
-  if wish == '1' then
+  if wants_order == '1' then
     ordered, wanted = true, now
-  elseif wish == '0' then
+  elseif wants_order == '0' then
     ordered, unwanted = ordered and wanted + ORDER_HELD_FOR > now, now
   end
-  redis.call('HDEL', meta, 'wanted') -- whoever removes first is not refused when memory is short
+  redis.call('HDEL', meta, 'wanted') -- a removal first: it is not refused when memory is short
   local times = { 'wanted', digits(wanted), 'unwanted', digits(unwanted) }
   redis.call('HSET', meta, 'ordered', ordered and 1 or 0, unpack(times))
   return ordered, ordered and math.min(wanted, unwanted) + ORDER_HELD_FOR > now

@@ -20,5 +20,5 @@ if ARGV[7] == '1' then
 else
   redis.call('DEL', PRODUCER)
 end
-redis.call('PUBLISH', ORDERS, 'layout ' .. LABEL)
+redis.call('PUBLISH', NOTICES, 'layout ' .. LABEL)
 return ARGV[6]

@@ -8,6 +8,6 @@ if is_sealed() then
   return redis.error_reply('SEALED the parts of this topic stand for it')
 end
 local last = last_number(redis.call('HGET', TOPIC, 'last'))
-redis.call('HDEL', TOPIC, 'look') -- whoever removes first is not refused when memory is short
+redis.call('HDEL', TOPIC, 'look') -- a removal first: it is not refused when memory is short
 redis.call('HSET', TOPIC, 'rules', ARGV[5], 'last', last)
 return 1

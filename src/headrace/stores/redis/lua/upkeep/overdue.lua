@@ -44,8 +44,8 @@ if now < patient then
   return { now, 0, 0, '', {} }
 end
 
-local found, order = {}, lanes()
-local lane = order[at]
+local found, in_order = {}, lanes()
+local lane = in_order[at]
 local function note(entry, consumer)
   local message = message_in(lane, entry) or {}
   local said = said_of(get(message, 'i') or '', lane .. entry) or ''
@@ -67,6 +67,6 @@ while lane do
     end
   end
   at, after = at + 1, ''
-  lane = order[at]
+  lane = in_order[at]
 end
 return { now, math.floor(lease / 1000), 0, '', found }
