@@ -16,6 +16,7 @@ from headrace.stores.redis.store import RedisStore
 from headrace.testing.contract import StoreUnderTest
 from tests.constellations import Cluster, Watched
 from tests.contract.forgotten import check_forgotten
+from tests.pending import age_pending
 from tests.servers import Fleet, rows
 
 LOCAL_STORES = ("memory", "sqlite")
@@ -131,4 +132,4 @@ def store_under_test(store: str, store_url: str) -> StoreUnderTest:
 
 async def _age_leases(store: Store, seconds: float) -> None:
     if isinstance(store, RedisStore):
-        await store._age_pending(seconds)
+        await age_pending(store, seconds)

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.testing.contract.stand import inner_of
+from tests.pending import age_pending
 from tests.routers import open_router
 from tests.servers import HOST, Server, ask
 
@@ -50,8 +51,7 @@ class RedisStore:
         backend = open_router(self.url)
         await backend.open()
         await fill(backend)
-        store = inner_of(backend)
-        await store._age_pending(PASSED)  # type: ignore[attr-defined]
+        await age_pending(inner_of(backend), PASSED)
         await backend.close()
         self._content = [
             (key, self._ask("DUMP", key), self._ask("PTTL", key)) for key in self._ask("KEYS", "*")

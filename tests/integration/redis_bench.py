@@ -18,6 +18,7 @@ from headrace.core.messages.outcome import Outcome, Settlement, Verdict
 from headrace.core.runtime.clock import SECOND
 from headrace.stores import open_store
 from headrace.stores.redis.intake.reader import ClaimReader
+from tests.pending import age_pending
 from tests.servers import HOST, Reply, ask
 from tests.waiting import wait_until
 
@@ -74,7 +75,7 @@ class Bench:
 
     async def age(self, seconds: float) -> None:
         """Let what is held be held for so much longer. The server counts that on a clock of its own."""
-        await self.backend._age_pending(seconds)
+        await age_pending(self.backend, seconds)
 
     async def again(self, action: Callable[[], Any]) -> Any:
         """What `action` gives once the connection stands again."""

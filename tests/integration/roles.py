@@ -33,6 +33,7 @@ from headrace.core.topics.topic import BEGINNING, NEW, Start, TopicRules
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.heartbeats import beat, leave
 from headrace.testing.contract.stand import inner_of
+from tests.pending import age_pending
 
 HOUR = 3600 * SECOND
 
@@ -164,7 +165,7 @@ async def _recover(backend: StreamRouter) -> None:
     await backend.append(_batch(QUEUE, *[Message(new_id(), "greet", b"") for _ in range(3)]))
     for _ in range(3):
         claims = await _claim(backend, JOBS)
-        await inner_of(backend)._age_pending(60)  # type: ignore[attr-defined]
+        await age_pending(inner_of(backend), 60)
         await backend.reclaim([JOBS], limit=10)
     await backend.append(_batch(QUEUE, Message(new_id(), "greet", b"")))
     for claim in claims[:1]:

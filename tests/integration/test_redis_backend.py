@@ -53,11 +53,12 @@ from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.redis.stream_scripts import StreamScripts
 from headrace.stores.redis.verbs import promotion
-from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
+from headrace.stores.redis.verbs.workers import WorkerEntry, encode_worker
 from headrace.testing.contract.heartbeats import beat, leave
 from tests.constellations import QUICKLY, text_of
 from tests.integration.proxy import Proxy
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
+from tests.pending import age_pending
 from tests.servers import Server, require, rows
 from tests.waiting import wait_until, wait_until_sync
 
@@ -583,10 +584,10 @@ async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(b
         await wait_until(has_turn)
     queues = tuple(source.name for source in sources)
     seen = WorkerEntry(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))
-    await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_seen(seen))
+    await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_worker(seen))
     await wait_until(has_turn)
     assert await backend.prune(limit=10) == 1
-    await backend._age_pending(60)
+    await age_pending(backend, 60)
     for _ in range(3):  # more turns than one, since a look that was just made is enough
         await wait_until(has_turn)
     assert len(recovered) == len(held) == 15

@@ -27,6 +27,7 @@ from headrace.stores.redis.health.permissions import rules_for
 from headrace.testing.contract.heartbeats import beat, leave
 from tests.integration.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.workshop import Workshop
+from tests.pending import age_pending
 from tests.servers import HOST, Server, also, require
 from tests.waiting import wait_until
 
@@ -86,7 +87,7 @@ async def everything(bench: Bench) -> None:
     assert [letter.id for letter in await backend.dead_letters(STREAM, only=DeadFilter())] == [dead.id]
     assert await backend.replay(STREAM, [dead.id]) == ["replayed"]
     assert (await backend.get(STREAM, dead.id)).status is JobStatus.QUEUED
-    await backend._age_pending(60)
+    await age_pending(backend, 60)
     assert (await backend.reclaim([SOURCE], limit=10)).recovered
     await beat(backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
     assert [worker.consumer for worker in await backend.workers()] == ["worker"]
@@ -176,7 +177,7 @@ async def test_a_server_that_may_forget_is_told_of_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notices, "_said", set())
+    monkeypatch.setattr(notices, "_warned", set())
     with Server(require("redis-7.0"), directory=tmp_path, **options) as server, caplog.at_level(logging.INFO):
         for _ in range(2):
             backend = open_store(server.url)

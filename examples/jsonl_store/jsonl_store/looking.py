@@ -103,9 +103,7 @@ def page_of_dead(stream: StreamState, only: DeadFilter, cursor: str | None, limi
     found = [
         entry
         for entry in reversed(stream.dead.values())
-        if entry.died < before
-        and only.task in (None, entry.message.task)
-        and only.reason in (None, entry.reason)
+        if entry.died < before and only.fits(entry.message.task, entry.reason)
     ]
     more = len(found) > limit > 0
     letters = tuple(dead_letter_of(_of_entry(stream, entry, 0)) for entry in found[:limit])

@@ -174,8 +174,8 @@ async def test_nothing_is_left_open(path: Path) -> None:
 async def until_it_waits(backend: Store) -> None:
     """The look that goes before every wait is over: only a signal can end it."""
     assert isinstance(backend, SqliteStore)
-    session = backend._session
+    session = backend._open_file
     assert session is not None
-    await wait_until(lambda: session._signals._armed and session.watch.is_anybody_waiting)
+    await wait_until(lambda: session._signals._armed and session.waiters.is_anything_awaited())
     for _ in range(2):
         await backend.counts(STREAM)  # in the thread that looks, which looks when it has answered

@@ -96,9 +96,7 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     due_us: int = 0  # an absolute time; with a delay the later of the two holds
     lifetime_us: int = 0  # from the moment it could first run until it expires; 0: it never does
     unique: UniqueKey | None = None
-    fresh: bool = (
-        False  # its id is a new one of core/messages/ids.py, so that no store need look whether it is known
-    )
+    fresh: bool = False  # its id was just made by `new_id`, so no store need look whether it is known
     expired_ttl_us: int = EXPIRED_TTL_US  # of the end record of an expired owner of its unique key
     key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
     child: bool = False  # it runs in a child process, so only a worker with a free one is offered it
@@ -181,34 +179,34 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     @property
     def begun(self) -> bool:
         """Whether a handler has begun with the message: then it does not expire."""
-        return self.attempt > 1 or any(trouble.what == "snoozed" for trouble in self.trail)
+        return self.attempt > 1 or any(entry.what == "snoozed" for entry in self.trail)
 
     def expired(self, expires_us: int, now_us: int) -> bool:
         """Whether a message that waits in this state has expired; 0: it never expires."""
         return 0 < expires_us <= now_us and not self.begun
 
-    def failed(self, trouble: TrailEntry) -> State:
-        return self._after(trouble, failures=self.failures + 1)
+    def failed(self, entry: TrailEntry) -> State:
+        return self._after(entry, failures=self.failures + 1)
 
-    def crashed(self, trouble: TrailEntry) -> State:
-        return self._after(trouble, crashes=self.crashes + 1)
+    def crashed(self, entry: TrailEntry) -> State:
+        return self._after(entry, crashes=self.crashes + 1)
 
-    def released(self, trouble: TrailEntry | None = None) -> State:
-        return self._after(trouble, releases=self.releases + 1)
+    def released(self, entry: TrailEntry | None = None) -> State:
+        return self._after(entry, releases=self.releases + 1)
 
-    def snoozed(self, trouble: TrailEntry) -> State:
-        return self._after(trouble)
+    def snoozed(self, entry: TrailEntry) -> State:
+        return self._after(entry)
 
-    def unknown(self, trouble: TrailEntry) -> State:
-        since = self.unknown_since_us or trouble.at_us
-        return self._after(trouble, releases=self.releases + 1, unknown_since_us=since)
+    def unknown(self, entry: TrailEntry) -> State:
+        since = self.unknown_since_us or entry.at_us
+        return self._after(entry, releases=self.releases + 1, unknown_since_us=since)
 
     def logged(self, log: JobLog, most: int = LINES_MOST) -> State:
         """The state with the log of one more run."""
         return msgspec.structs.replace(self, log=self.log.then(log, most)) if log is not NO_LOG else self
 
-    def _after(self, trouble: TrailEntry | None, **counts: int) -> State:
-        trail = (*self.trail, trouble)[-TRAIL_LENGTH:] if trouble else self.trail
+    def _after(self, entry: TrailEntry | None, **counts: int) -> State:
+        trail = (*self.trail, entry)[-TRAIL_LENGTH:] if entry else self.trail
         return msgspec.structs.replace(self, trail=trail, **counts)
 
 

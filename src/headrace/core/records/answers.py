@@ -88,6 +88,9 @@ class DeadFilter(msgspec.Struct, frozen=True):
     task: str | None = None
     reason: DeadReason | None = None
 
+    def fits(self, task: str, reason: str | None) -> bool:
+        return self.task in (None, task) and self.reason in (None, reason)
+
 
 class Wanted(msgspec.Struct, frozen=True):
     """The id and the unique key that a message wants to take; empty: none."""

@@ -150,6 +150,16 @@ class KeptTopics(msgspec.Struct, frozen=True):
     disputed: tuple[Stream, ...] = ()
     stalled: tuple[Stream, ...] = ()
 
+    def __add__(self, other: KeptTopics) -> KeptTopics:
+        return KeptTopics(
+            self.trimmed + other.trimmed,
+            self.more or other.more,
+            self.holding + other.holding,
+            self.passed + other.passed,
+            self.disputed + other.disputed,
+            self.stalled + other.stalled,
+        )
+
 
 class Ordering(msgspec.Struct, frozen=True):
     """Whether a group is ordered, and when members that want order, and others, were last seen."""

@@ -148,9 +148,9 @@ class SharedState:
         for listener in self.listeners:
             listener.notify(notice)
 
-    def ensure(self, stream: Stream, lease_us: int, now_us: int) -> int | None:
+    def declare(self, stream: Stream, lease_us: int, now_us: int) -> int | None:
         stream_state = self.stream_states[stream] = self.stream_state(stream)
-        return stream_state.ensure(lease_us, now_us)
+        return stream_state.declare(lease_us, now_us)
 
     def swap_schedule(self, swap: ScheduleSwap, now_us: int) -> Swapped:
         stream_state = self.stream_state(swap.stream)
@@ -231,15 +231,13 @@ class SharedState:
         for group in groups:
             group.note_member(now_us, wants_order=wants_order.get(group.stream))
         topics = {stream.topic: self.topic(stream) for stream in streams}.values()
-        steps = [topic.kept(topic.trim(limit, now_us), now_us) for topic in topics]
-        return KeptTopics(
-            trimmed=sum(step.trimmed for step in steps),
-            more=any(step.more for step in steps),
-            holding=tuple(stream for step in steps for stream in step.holding),
-            passed=tuple(stream for step in steps for stream in step.passed),
+        kept = KeptTopics(
             disputed=tuple(group.stream for group in groups if group.ordering.is_disputed(now_us)),
             stalled=tuple(group.stream for group in groups if group.stalled),
         )
+        for topic in topics:
+            kept += topic.kept(topic.trim(limit, now_us), now_us)
+        return kept
 
     # --- the path of a message ---------------------------------------------------------------------------
 

@@ -86,7 +86,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
         with self._lock:
-            return self._store.ensure(stream, lease_us, self._now_us())
+            return self._store.declare(stream, lease_us, self._now_us())
 
     async def remove_stream(self, stream: Stream) -> bool:
         with self._lock:

@@ -11,7 +11,8 @@ from headrace.core.messages.job_log import NO_LOG
 from headrace.core.records.answers import DeadFilter
 from headrace.core.records.listing import PARTS, ListingPart, ListingWalk, numbers_in
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, dead_letter_of
-from headrace.stores.memory.streams.entry import EndRecord, Entry
+from headrace.stores.memory.streams.end_records import EndRecord
+from headrace.stores.memory.streams.entry import Entry
 
 if TYPE_CHECKING:
     from headrace.stores.memory.streams.message_states import MessageStates
@@ -115,7 +116,7 @@ def page_of_dead(
     letters: list[DeadLetter] = []
     while end < min(len(entries), start + SCAN_LIMIT) and len(letters) < limit:
         entry = entries[end]
-        if only.task in (None, entry.message.task) and only.reason in (None, entry.reason):
+        if only.fits(entry.message.task, entry.reason):
             letters.append(dead_letter_of(_record_of_entry(stream_state, entry, 0)))
         end += 1
     more = start < end < len(entries)

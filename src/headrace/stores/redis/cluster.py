@@ -34,7 +34,7 @@ class ClusterStore(RedisServer):
         self._notices = Notices()
         super().__init__(address, namespace, clock)
         self._nodes = ClusterNodes(self._slots, self._main_link)
-        # To inspect a server, one node stands for all.
+        # One node is inspected in place of all.
         owner = SlotOwner(self._slots, address, slot_of(probe_keys(namespace)[0].encode()))
         self.link = self._add(Link(address, finder=owner, greet=self._greet, life=self.life))
 

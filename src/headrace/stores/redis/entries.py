@@ -115,9 +115,9 @@ def state_of(message: dict[bytes, bytes]) -> State:
 
 def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     """The record in a row that lua/shared/describing.lua made."""
-    id, status, time, worker, fields, *said = row
+    id, status, time, worker, fields, *report = row
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), read_score(time)
-    progress, log = read_said(said[0] if said else None)
+    progress, log = read_report(report[0] if report else None)
     unique = message.get(b"u", b"") if stream.kind == "queue" else b""
     return Record(
         stream,
@@ -160,12 +160,12 @@ def read_score(text: bytes) -> int:
     return int(text) if text.isdigit() else _readable(lambda text: int(float(text)), text, 0)
 
 
-def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
-    """The progress and log of a run, in the form of `said_of` in lua/shared/place.lua."""
-    if not said:
+def read_report(report: bytes | None) -> tuple[Progress | None, JobLog]:
+    """The progress and log of a run, in the form of `report_of` in lua/shared/place.lua."""
+    if not report:
         return None, NO_LOG
     try:
-        at_us, fraction, length, rest = said.split(b" ", 3)
+        at_us, fraction, length, rest = report.split(b" ", 3)
         end = int(length)
         progress = None if fraction == b"-" else Progress(float(fraction), rest[:end].decode(), int(at_us))
     except ValueError:

@@ -99,7 +99,7 @@ class QueueKeys:
         self.by_lane |= zip(CHILD_LANES, children, strict=True)
         self.meta = self._key("meta")
         self.awaited = self._key("awaited")
-        self.mark_prefix = self._key("r:")
+        self.end_record_prefix = self._key("r:")
         self.confirmed = self._key("confirmed")
         self.ids = self._key("ids")
         self.producers = self._key("p:")
@@ -113,7 +113,7 @@ class QueueKeys:
             self._key("cancel"),
             self._key("w"),
             self.meta,
-            self.mark_prefix,
+            self.end_record_prefix,
             self._key("u:"),
             self.producers,
             self._key("progress"),

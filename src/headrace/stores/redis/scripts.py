@@ -92,7 +92,6 @@ def _required(text: str) -> list[str]:
 
 
 RUN_AGAIN = _script("run_again")
-AGE = _script("age")
 APPEND = _script("append")
 APPEND_ONE = _script("append_one")
 APPEND_UNIQUE = _script("append_unique")

@@ -20,8 +20,8 @@ from headrace.stores.redis.client.open_connections import OpenConnections
 from headrace.stores.redis.client.sentinels import SentinelClient
 from headrace.stores.redis.health.permissions import Permissions, Probe, Role, probe_keys
 
-from .faults import DamagedReply, error_of, is_error, leads_elsewhere, lost
-from .keys import NamespaceKeys
+from .faults import DamagedReply, OutOfMemory, error_of, is_error, leads_elsewhere, lost
+from .keys import NamespaceKeys, label_of
 from .scripts import Script
 from .server_info import ServerInfo, check_server, warn_of_risks
 from .stream_scripts import ScriptCall, StreamScripts
@@ -109,6 +109,17 @@ class RedisServer:
                 self.namespace, stream, self.offset_us, self.address.database
             )
         return queue
+
+    async def list_streams(self, *streams: Stream) -> None:
+        """Add streams to the set of all streams. If that fails now, a later step adds them."""
+        try:
+            await self.command("SADD", self.keys.streams, *map(label_of, streams))
+        except OutOfMemory:
+            return  # the step itself reports a lack of memory
+        except BackendUnavailable as error:
+            self.pass_over(self.queue(streams[0]), error)
+            return  # a node cannot be reached
+        self.listed.update(streams)
 
     def known(self, stream: Stream) -> StreamScripts | None:
         """The queue of a stream; None: this process has not used it."""
@@ -286,11 +297,11 @@ class RedisServer:
         self.learn_time(*when)
         # When INFO is not allowed, the checks cannot be made. That is no reason to refuse the server.
         if isinstance(info, bytes):
-            told = info.decode(errors="replace")
-            if "\nloading:1" in told:
+            text = info.decode(errors="replace")
+            if "\nloading:1" in text:
                 raise lost(f"{self.server_name} is still loading its data")
-            self.server = check_server(told, self.server_name, in_cluster=self.is_cluster)
-            warn_of_risks(told, config, wire.address, self.server_name)
+            self.server = check_server(text, self.server_name, in_cluster=self.is_cluster)
+            warn_of_risks(text, config, wire.address, self.server_name)
         self.listed.clear()
 
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotConfirmed
+from headrace.core.errors import ConfigurationError, Moved, NotConfirmed
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
@@ -28,21 +28,25 @@ from headrace.stores.redis.verbs.announcements import Announcements
 from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
 from headrace.stores.redis.verbs.layouts import RedisLayouts
 from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
-from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
 from headrace.stores.redis.verbs.progress import report_calls
 from headrace.stores.redis.verbs.promotion import promote
 from headrace.stores.redis.verbs.recovery import Recoverer
 from headrace.stores.redis.verbs.schedules import RedisScheduling
 from headrace.stores.redis.verbs.settle import steps_of, verdicts_of
 from headrace.stores.redis.verbs.traffic import RedisTraffic
-from headrace.stores.redis.verbs.upkeep import forget_leaving_worker, forget_silent_workers
+from headrace.stores.redis.verbs.workers import (
+    WorkerEntry,
+    encode_worker,
+    forget_leaving_worker,
+    forget_silent_workers,
+)
 
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
 from .keys import label_of
 from .notices import Notices
-from .scripts import AGE, APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET
+from .scripts import APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET
 from .server import RedisServer
 from .stream_scripts import StreamScripts
 
@@ -155,7 +159,8 @@ class RedisStore(
     async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
         await self._store.demand("worker")
         self._store.keep(stream)
-        await self._list(stream)
+        await self._store.demand("producer")
+        await self._store.list_streams(stream)
         previous = await self._store.run(self._store.queue(stream).call(DECLARE_STREAM, lease_us))
         self._leases[stream] = lease_us
         return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
@@ -164,7 +169,8 @@ class RedisStore(
         if not batch.messages:
             return []
         if batch.stream not in self._store.listed:
-            await self._list(batch.stream)
+            await self._store.demand("producer")
+            await self._store.list_streams(batch.stream)
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
         # On a cluster the append must notify waiting readers, which only the general script does.
@@ -198,17 +204,6 @@ class RedisStore(
         except NotConfirmed as error:
             return error
         return None
-
-    async def _list(self, stream: Stream) -> None:
-        await self._store.demand("producer")
-        try:
-            await self._store.command("SADD", self._store.keys.streams, label_of(stream))
-        except OutOfMemory:
-            return  # the step itself reports a lack of memory; a later step lists the stream
-        except BackendUnavailable as error:
-            self._store.pass_over(self._store.queue(stream), error)
-            return  # a node cannot be reached; a later step lists the stream
-        self._store.listed.add(stream)
 
     async def claim(
         self,
@@ -289,7 +284,7 @@ class RedisStore(
         if leaving:
             await self._retire(worker, readers)
             return ControlState()
-        seen = encode_seen(WorkerEntry(self._store.now_us() + WORKER_TTL_US, worker))
+        seen = encode_worker(WorkerEntry(self._store.now_us() + WORKER_TTL_US, worker))
         streams = list(dict.fromkeys(stream for streams in readers.values() for stream in streams))
         streams = streams if self._control_state_unknown else self._looks.some(streams)
         self._control_state_unknown = False
@@ -341,10 +336,3 @@ class RedisStore(
     async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
         answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, ttl_us))
         return CancelAnswer(answer.decode())
-
-    # --- for tests that move time ------------------------------------------------------------------------
-
-    async def _age_pending(self, seconds: float) -> None:
-        """Make every held message look this much older. Leases run on the server's own clock."""
-        for stream in await self.streams():
-            await self._store.run(self._store.queue(stream).call(AGE, round(seconds * 1000)))

@@ -73,40 +73,40 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         )
 
     async def open(self) -> None:
-        if self._session is not None:
-            if self._session.on_own_loop:
+        if self._open_file is not None:
+            if self._open_file.on_own_loop:
                 return
-            self._session.leave()
+            self._open_file.stop()
         check_folder(self._path)
-        session = OpenFile(
+        open_file = OpenFile(
             self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
         )
-        self._session = session
+        self._open_file = open_file
         try:
-            await session.open()
+            await open_file.open()
         except BaseException:
-            self._session = None
+            self._open_file = None
             raise
         warn_of_risks(self._path)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is None:
+        open_file, self._open_file = self._open_file, None
+        if open_file is None:
             return
-        if session.on_own_loop:
-            await session.close()
+        if open_file.on_own_loop:
+            await open_file.close()
         else:
-            session.leave()  # its event loop can no longer wait
+            open_file.stop()  # its event loop can no longer wait
 
     # --- the path of a message ---------------------------------------------------------------------------
 
     async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
-        def stands(connection: Connection) -> NothingToWrite[int | None] | None:
-            same = steering.read_lease(connection, self._namespace, stream).us == lease_us
-            return NothingToWrite(None) if same else None
+        def same(connection: Connection) -> NothingToWrite[int | None] | None:
+            is_same = steering.read_lease(connection, self._namespace, stream).us == lease_us
+            return NothingToWrite(None) if is_same else None
 
         return await self._write(
-            lambda transaction: steering.ensure(transaction, stream, lease_us), shortcut=stands
+            lambda transaction: steering.declare_stream(transaction, stream, lease_us), shortcut=same
         )
 
     async def remove_stream(self, stream: Stream) -> bool:
@@ -116,9 +116,9 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         add = publish if batch.stream.kind == "topic" else append
         size = sum([len(message.body) for message in batch.messages]) + SIZE_OF_ROW * len(batch.messages)
         step = WriteStep(partial(add, batch=batch), weight=len(batch.messages), size=size)
-        session = self._use()
-        if len(batch.messages) > 1 or not session.write_at_once(step):
-            return await session.write(step)
+        open_file = self._use()
+        if len(batch.messages) > 1 or not open_file.write_at_once(step):
+            return await open_file.write(step)
         answers = step.future.result()
         await asyncio.sleep(0)  # other tasks waited during the commit, and run now
         return answers
@@ -133,32 +133,32 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        session = self._use()
+        open_file = self._use()
         children = limit if children is None else children
         request = ClaimQuery(
             streams, consumer, limit, suspects, next(self._turns), children, self._wants_order
         )
         until = monotonic() + wait
-        with session.watch.claiming(
+        with open_file.waiters.claiming(
             streams, consumer, suspects=suspects > 0, children=children > 0
         ) as waiter:
-            while not session.closing:
+            while not open_file.closing:
                 waiter.reset()
-                claims = await self._claim_apart(session, request)
+                claims = await self._claim_apart(open_file, request)
                 left = until - monotonic()
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
-                await waiter.heard(left)
+                await waiter.wait(left)
         return []
 
-    async def _claim_apart(self, session: OpenFile, request: ClaimQuery) -> list[Claim]:
-        async for claims in self._apart(request.streams, partial(self._try_to_claim, session, request)):
+    async def _claim_apart(self, open_file: OpenFile, request: ClaimQuery) -> list[Claim]:
+        async for claims in self._apart(request.streams, partial(self._try_to_claim, open_file, request)):
             if claims:
                 return claims
         return []
 
     async def _try_to_claim(
-        self, session: OpenFile, request: ClaimQuery, streams: Sequence[Stream]
+        self, open_file: OpenFile, request: ClaimQuery, streams: Sequence[Stream]
     ) -> list[Claim]:
         request = msgspec.structs.replace(request, streams=streams)
 
@@ -176,19 +176,19 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
             partial(claim, request=request), shortcut=nothing, durable=False, weight=request.limit
         )
         try:
-            return await asyncio.shield(session.write(step))
+            return await asyncio.shield(open_file.write(step))
         except asyncio.CancelledError:
             step.future.add_done_callback(self._give_back)
             raise
 
     def _give_back(self, claimed: asyncio.Future[list[Claim]]) -> None:
         """Hand back the claims of a caller that was cancelled and will never receive them."""
-        session = self._session
-        if claimed.cancelled() or claimed.exception() or session is None or session.closing:
+        open_file = self._open_file
+        if claimed.cancelled() or claimed.exception() or open_file is None or open_file.closing:
             return  # Their leases expire.
         settlements = [hand_back(claim) for claim in claimed.result()]
         step = WriteStep(lambda transaction: settle(transaction, settlements), durable=False)
-        session.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
+        open_file.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         verdicts: list[Verdict] = []
@@ -275,7 +275,7 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         return await self._read(traffic.traffic, minutes, self._clock.now_us())
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
-        return self._use().watch.listen(hear)
+        return self._use().waiters.listen(hear)
 
     # --- one message -------------------------------------------------------------------------------------
 
@@ -283,15 +283,15 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         return await self._read(topic_records.look, stream, id, self._clock.now_us())
 
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
-        session = self._use()
+        open_file = self._use()
         until = None if timeout is None else monotonic() + timeout
-        with session.watch.ending(stream, id) as waiter:
+        with open_file.waiters.ending(stream, id) as waiter:
             while True:
                 waiter.reset()
                 record = await self.get(stream, id)
                 if record is None or record.status.over:
                     return record or Record(stream, id, JobStatus.UNKNOWN)
-                if not await waiter.heard(None if until is None else max(0.0, until - monotonic())):
+                if not await waiter.wait(None if until is None else max(0.0, until - monotonic())):
                     return None
 
     async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:

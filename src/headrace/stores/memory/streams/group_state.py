@@ -62,7 +62,7 @@ class GroupState(StreamState):
 
     def note_member(self, now_us: int, *, wants_order: bool | None) -> None:
         """Note that the group has a live member, and create a lost group again. `wants_order` None: the
-        member has not said what it wants."""
+        process is not a member."""
         self.seen_us = now_us
         if not self.joined and self.stream.group not in self.topic.removed:
             self.join(BEGINNING, ordered=bool(wants_order), now_us=now_us)
@@ -259,7 +259,7 @@ class GroupState(StreamState):
 
     def _note_room(self, key: str) -> None:
         if self.deferred.keys and self.deferred.note_room(key, self.parking.count(key)):
-            self._ring()
+            self._wake_waiters()
 
     # --- steering ----------------------------------------------------------------------------------------
 

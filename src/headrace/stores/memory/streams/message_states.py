@@ -15,8 +15,8 @@ from headrace.stores.memory.views import end_of
 from headrace.stores.memory.waiter import Waiter, Watchers
 
 from .due_times import DueMessages
-from .ended import EndRecords
-from .entry import EndRecord, Entry
+from .end_records import EndRecord, EndRecords
+from .entry import Entry
 from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
 from .producers import Producers
 from .unique_keys import UniqueKeys
@@ -34,7 +34,7 @@ class MessageStates:
         self.established = False  # declared or appended to
         self.paused = False
         self.sealed = False  # nothing is appended any more
-        #: Rung when something can be claimed.
+        #: Woken when something can be claimed.
         self.waiters: set[Waiter[None]] = set()
         self.watchers = Watchers()
 
@@ -86,7 +86,7 @@ class MessageStates:
         else:
             lane = FIRST_PRIORITY + entry.message.priority
         self.lanes.put(lane, entry)
-        self._ring()
+        self._wake_waiters()
 
     def _schedule(self, entry: Entry, status: JobStatus, due_us: int, now_us: int) -> None:
         entry.status = status
@@ -154,7 +154,7 @@ class MessageStates:
             for waiter in waiters:
                 waiter.wake(record)
 
-    def _ring(self) -> None:
+    def _wake_waiters(self) -> None:
         if self.waiters and not self.paused:
             for waiter in self.waiters:
                 waiter.wake(None)

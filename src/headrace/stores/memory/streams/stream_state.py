@@ -44,7 +44,7 @@ _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
 
 
 class StreamState(MessageStates):
-    def ensure(self, lease_us: int, now_us: int) -> int | None:
+    def declare(self, lease_us: int, now_us: int) -> int | None:
         self.established = True
         previous, self.lease = self.lease.us, self.lease.changed(lease_us, now_us)
         if previous in (None, lease_us):
@@ -54,7 +54,7 @@ class StreamState(MessageStates):
 
     def wake(self) -> None:
         """Wake the waiters: perhaps something can be claimed or read."""
-        self._ring()
+        self._wake_waiters()
 
     @property
     def in_use(self) -> bool:
@@ -80,7 +80,7 @@ class StreamState(MessageStates):
                 answer = Answer(message.id)
             answers.append(answer)
         self._producers.remember(batch, answers, now_us)
-        self._ring()
+        self._wake_waiters()
         return answers
 
     def holder(self, id: str, key: str, now_us: int) -> str | None:
@@ -232,8 +232,8 @@ class StreamState(MessageStates):
 
     def report(self, report: Report, now_us: int) -> None:
         if entry := self.running.get(report.claim.token):
-            said = report.fraction is not None
-            entry.progress = Progress(report.fraction or 0.0, report.text, now_us) if said else None
+            has_fraction = report.fraction is not None
+            entry.progress = Progress(report.fraction or 0.0, report.text, now_us) if has_fraction else None
             entry.log = report.log
 
     # --- upkeep ------------------------------------------------------------------------------------------
@@ -294,7 +294,7 @@ class StreamState(MessageStates):
     def pause(self, *, paused: bool) -> None:
         self.paused = paused
         self._announce(PauseNotice(self.stream, paused))
-        self._ring()
+        self._wake_waiters()
 
     def cancel(self, id: str, ttl_us: int, now_us: int) -> CancelAnswer:
         entry = self.entries.get(id)

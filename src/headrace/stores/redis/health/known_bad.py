@@ -31,7 +31,7 @@ def _branch(major: int, minor: int, mended: int) -> tuple[Version, Version]:
     return (major, minor, 0), (major, minor, mended)
 
 
-_LUA = "whoever may run a script may run any code on the server"
+_LUA = "a user who may run scripts may run any code on the server"
 
 FLAWS = (
     Flaw(

@@ -8,6 +8,7 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.connection import Link
 from headrace.stores.redis.faults import is_out_of_memory
 from headrace.stores.redis.scripts import DRAW
@@ -73,13 +74,9 @@ class EventDrawer:
             changed = changed or drawn > 0 or more > 0 or (queue in self.gone) == bool(presence)
             (self.gone.discard if presence else self.gone.add)(queue)
             if presence == CAME_BACK:
-                await self._list(queue)
+                # A server that lost the group may have lost the list of streams too.
+                await self._store.list_streams(queue.stream, Stream("topic", queue.stream.topic))
         return changed
-
-    async def _list(self, queue: StreamScripts) -> None:
-        """List the group and its topic again: a server that lost the group may have lost that list too."""
-        labels = (queue.label, f"topic:{queue.stream.topic}")
-        await self._store.command("SADD", self._store.keys.streams, *labels)
 
 
 def _groups(queues: Sequence[StreamScripts]) -> list[StreamScripts]:

@@ -10,20 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import (
-    CancelNotice,
-    ControlMessage,
-    DueNotice,
-    LayoutNotice,
-    LeaseNotice,
-    MissedNotice,
-    PauseNotice,
-    ScheduleNotice,
-)
+from headrace.core.records.control import ControlMessage, MissedNotice
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import RECONNECT_MOST, Wire, pack
@@ -121,9 +113,8 @@ class Announcements:
                 asyncio.get_running_loop().call_soon(self._ready, stream_of(label), name)
             case ["lane", label, lanes]:
                 asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(label), lanes)
-        notice = _notice(words)
-        if notice is not None:
-            self._notify(notice)
+            case [_, _, *_] if notice := _notice(*words):
+                self._notify(notice)
 
     def _notify(self, notice: ControlMessage) -> None:
         loop = asyncio.get_running_loop()
@@ -228,20 +219,12 @@ async def _heard(event: asyncio.Event, until: float | None) -> bool:
     return True
 
 
-def _notice(words: list[str]) -> ControlMessage | None:
+def _notice(what: str, label: str, *details: str) -> ControlMessage | None:
     """The control message in an announcement of the scripts; None: it is of a later version."""
-    match words:
-        case ["cancel", label, id]:
-            return CancelNotice(stream_of(label), id)
-        case ["pause", label, paused]:
-            return PauseNotice(stream_of(label), paused == "1")
-        case ["due", label]:
-            return DueNotice(stream_of(label))
-        case ["lease", label, lease_us] if lease_us.isdecimal():
-            return LeaseNotice(stream_of(label), int(lease_us))
-        case ["schedule", label]:
-            return ScheduleNotice(stream_of(label))
-        case ["layout", label]:
-            return LayoutNotice(stream_of(label))
-        case _:
-            return None
+    stream = stream_of(label)
+    words = [what, [stream.kind, stream.name], *details]
+    try:
+        notice: ControlMessage = msgspec.convert(words, ControlMessage, strict=False)
+    except msgspec.ValidationError:
+        return None
+    return notice

@@ -69,9 +69,9 @@ class RedisLeaseKeeper(LeaseKeeper):
             return await self._store.run_all(calls) if calls else []
         # A cluster node that cannot be reached must not cost the leases on the other nodes.
         answers = await asyncio.gather(*map(self._store.run, calls), return_exceptions=True)
-        troubles = [answer for answer in answers if isinstance(answer, BaseException)]
-        if troubles and (len(troubles) == len(answers) or not _are_outages(troubles)):
-            raise troubles[0]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if errors and (len(errors) == len(answers) or not _are_outages(errors)):
+            raise errors[0]
         return [
             self._unknown(chunk, answer) if isinstance(answer, BaseException) else answer
             for chunk, answer in zip(chunks, answers, strict=True)

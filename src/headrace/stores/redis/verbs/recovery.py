@@ -19,7 +19,7 @@ from headrace.core.runtime.clock import SECOND, ClockWatch
 from headrace.core.store import CRASH_LIMIT, CRASHED
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.connection import Word
-from headrace.stores.redis.entries import message_of, read_said, state_of
+from headrace.stores.redis.entries import message_of, read_report, state_of
 from headrace.stores.redis.faults import lost
 from headrace.stores.redis.scripts import OVERDUE, REBASE, RECOVER
 from headrace.stores.redis.server import RedisServer
@@ -118,8 +118,8 @@ class Recoverer:
             left = list(streams)
         else:
             left = await self._turns.to_look_at(streams, self._away)
-            if not left and self._turns.trouble is not None:
-                raise self._turns.trouble  # no request of this scan succeeded
+            if not left and self._turns.error is not None:
+                raise self._turns.error  # no request of this scan succeeded
         # Streams that could not be reached come last: each may take a while, and must not delay the others.
         self._left = sorted(left, key=lambda stream: stream in self._away)
         self._note_if_late(self._began_us)
@@ -127,7 +127,7 @@ class Recoverer:
 
     async def _look(self, limit: int) -> list[Recovery]:
         recovered: list[Recovery] = []
-        troubles: list[BackendUnavailable] = []
+        errors: list[BackendUnavailable] = []
         looked_at = 0
         while self._left and len(recovered) < limit:
             stream = self._left[0]
@@ -138,13 +138,13 @@ class Recoverer:
             except BackendUnavailable as error:
                 self._places.pop(stream, None)
                 self._store.pass_over(self._store.queue(stream), error)
-                self._note_trouble()
-                troubles.append(error)
+                self._note_failure()
+                errors.append(error)
             if stream in self._places:
                 break
             self._left.pop(0)
-        if troubles and len(troubles) == looked_at:
-            raise troubles[0]
+        if errors and len(errors) == looked_at:
+            raise errors[0]
         return recovered
 
     async def _step(self, stream: Stream, limit: int) -> list[Recovery]:
@@ -186,15 +186,15 @@ class Recoverer:
             call = queue.call(REBASE, lane, after, REBASE_LIMIT, DEFAULT_LEASE)
             lane, after = await self._store.run(call)
 
-    def _note_trouble(self) -> None:
+    def _note_failure(self) -> None:
         """Note that a look at a stream failed. The streams that are left waited for it, and are late too."""
         for stream in self._left:
             self._away.setdefault(stream, self._began_us - self._every_us)
 
     def _note_if_late(self, asked_us: int) -> None:
-        """Note trouble when an answer took so long that the server must have stood still."""
+        """Note a failure when an answer took so long that the server must have stood still."""
         if self._store.elapsed_us() - asked_us >= (self._every_us or DEFAULT_LEASE):
-            self._note_trouble()
+            self._note_failure()
 
     @property
     def _half_lease_us(self) -> float:
@@ -250,14 +250,16 @@ class Recoverer:
 
 
 def _overdue(row: list[Any], now_us: int) -> Overdue:
-    lane, entry, consumer, fields, said = row
+    lane, entry, consumer, fields, report = row
     worker, message = text_of(consumer), message_of(fields)
     try:
         id = message.get(b"i", b"").decode()
     except DECODE_ERRORS:
         id = ""
     try:
-        state = state_of(message).crashed(TrailEntry(now_us, "crashed", worker)).logged(read_said(said)[1])
+        state = (
+            state_of(message).crashed(TrailEntry(now_us, "crashed", worker)).logged(read_report(report)[1])
+        )
     except DECODE_ERRORS:
         state = None
     return Overdue(lane, entry, worker, id, text_of(message.get(b"t", b"")), state)

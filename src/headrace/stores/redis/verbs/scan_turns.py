@@ -13,7 +13,7 @@ from headrace.core.runtime.clock import SECOND
 from headrace.stores.redis.faults import is_out_of_memory
 from headrace.stores.redis.server import RedisServer
 
-from .looking import readable_seen
+from .workers import read_worker
 
 #: Streams that one turn looks at. With more streams, the turns take them in rotation: an idle stream costs
 #: commands as well.
@@ -48,7 +48,7 @@ class ScanTurns:
         self._long_us = 0  # time in which every lease runs out, and a turn comes
         self._next = 0
         #: Why the turn could not be asked for.
-        self.trouble: BackendUnavailable | None = None
+        self.error: BackendUnavailable | None = None
 
     async def are_empty(self, streams: Sequence[Stream]) -> bool:
         """Whether all streams are empty, so that no worker need take the turn. Costs one command. Always
@@ -66,28 +66,28 @@ class ScanTurns:
         """Try to take the turn; answers whether this worker has it."""
         key = self._store.keys.turn(list(streams))
         held_ms = max(1, round(every_us * HELD_SHARE / 1000))
-        self.trouble = None
+        self.error = None
         try:
             words = ("SET", key, "1", "NX", "PX", held_ms)
             [reply] = await self._store.commands(words, tolerates=is_out_of_memory)
         except BackendUnavailable as error:
             # On a cluster, an error of the node with this key says nothing about the other nodes.
             self._store.pass_over(self._store.queue(streams[0]), error)
-            self.trouble, reply = error, b"OK"
+            self.error, reply = error, b"OK"
         if reply is None:
             return False
         now_us = self._store.elapsed_us()
         self._long_us = (LEASE_OF_TURNS + 1) * every_us
         # When the turn cannot be taken, no other worker has it: this worker is not new to it, however long
         # the attempt took.
-        longest_us = inf if self.trouble else NEW_AFTER * every_us
+        longest_us = inf if self.error else NEW_AFTER * every_us
         if self._had_at is None or now_us - self._had_at > longest_us:
             self._looks_at_all = [now_us + every_us // 2, now_us + self._long_us]
         self._had_at = now_us
         return True
 
     async def to_look_at(self, streams: Sequence[Stream], known: Container[Stream]) -> list[Stream]:
-        """The streams to look at in this turn, among them the `known` ones that had trouble."""
+        """The streams to look at in this turn, among them the `known` ones that had errors."""
         assert self._had_at is not None
         if len(self._looks_at_all) == 2 and self._had_at < self._looks_at_all[0]:
             return []
@@ -114,7 +114,7 @@ class ScanTurns:
         latest_us = self._store.now_us() + WORKER_TTL_US - GONE_AFTER
         left: set[Stream] = set()
         for value in workers[1::2]:
-            seen = readable_seen(value)
+            seen = read_worker(value)
             if seen is not None and seen.until_us < latest_us:
                 left.update(seen.worker.streams)
         return left

@@ -14,7 +14,7 @@ from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.key_order import EndedMessage, pass_on
 
 from .lanes import DEAD, EXPIRED, lane_of
-from .unique_keys import HeldKey, give_up_keys, release_keys
+from .unique_keys import HeldKey, release_keys
 
 
 class ChangedMessage(msgspec.Struct):
@@ -101,7 +101,7 @@ class PendingChanges:
         if self._forgotten:
             connection.change(message_statements.FORGET, (listed(self._forgotten),))
         release_keys(self._transaction, self._released)
-        give_up_keys(self._transaction, self._given_up)
+        release_keys(self._transaction, self._given_up, expired=True)
         pass_on(self._transaction, self._ended)
 
     def _announce_due(self) -> None:

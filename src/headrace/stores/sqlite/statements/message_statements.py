@@ -87,16 +87,10 @@ INSERT OR REPLACE INTO headrace_unique_keys (stream, key, id, expires_us)
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?2)
 """
 
-# [[stream, key, id], ...]: only keys that the message still holds until it finishes or starts
+# [[stream, key, id], ...]; keys that have a window only if ?2
 RELEASE_KEYS = """
-DELETE FROM headrace_unique_keys WHERE expires_us IS NULL AND (stream, key, id) IN (
-    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
-"""
-
-# [[stream, key, id], ...]: keys of any kind that the message holds
-GIVE_UP_KEYS = """
-DELETE FROM headrace_unique_keys WHERE (stream, key, id) IN (
-    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
+DELETE FROM headrace_unique_keys WHERE (expires_us IS NULL OR ?2) AND (stream, key, id) IN (
+    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 """
 
 # --- claiming --------------------------------------------------------------------------------------------
@@ -236,8 +230,6 @@ SELECT count(*) FROM (
 """
 
 ASK_TO_CANCEL = "UPDATE headrace_messages SET cancel_us = ? WHERE seq = ?"
-
-RUN_NOW = "UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = ? WHERE seq = ?"
 
 REWRITE = "UPDATE headrace_messages SET body = ? WHERE seq = ?"
 

@@ -111,20 +111,6 @@ FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics
 WHERE groups.stream = ?1 AND topics.stream = topic
 """
 
-REMOVE_GROUP = "UPDATE headrace_groups SET removed = 1 WHERE stream = ?"
-
-# Clears the lease, the pause and the counts, as in a new stream.
-CLEAR_STREAM = """
-UPDATE headrace_streams SET
-    established = 0, lease_us = NULL, longer_lease_us = 0, longer_until_us = 0, paused = 0,
-    queued = 0, running = 0, scheduled = 0, retrying = 0, dead = 0, parked = 0
-WHERE stream = ?
-"""
-
-FORGET_MESSAGES = "DELETE FROM headrace_messages WHERE stream = ?"
-
-FORGET_KEYS = "DELETE FROM headrace_unique_keys WHERE stream = ?"
-
 FORGET_DEFERRED = "DELETE FROM headrace_deferred_keys WHERE stream = ?"
 
 LIST_IDS = """

@@ -37,18 +37,18 @@ def send(turn: Path) -> None:
 
 
 class CommitSignals:
-    """Runs on the event loop. Calls `heard` for signals after `arm`, while a caller waits (`is_awaited`).
+    """Runs on the event loop. Calls `on_signal` for signals after `arm`, while a caller waits (`is_awaited`).
     Many signals in a row cause few calls."""
 
-    def __init__(self, path: Path, *, heard: Callable[[], None], is_awaited: Callable[[], bool]) -> None:
+    def __init__(self, path: Path, *, on_signal: Callable[[], None], is_awaited: Callable[[], bool]) -> None:
         self._path = turn_path(path)
-        self._heard = heard
+        self._on_signal = on_signal
         self._is_awaited = is_awaited
         self._loop = asyncio.get_running_loop()
         self._source: inotify.Inotify | None = None
         self._armed = False
         self._off = not inotify.AVAILABLE
-        self._heard_at = -PAUSE
+        self._called_at = -PAUSE
         self._later: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
@@ -86,14 +86,14 @@ class CommitSignals:
         self._armed = False
         if not self._is_awaited():
             return  # the next caller that waits arms it again
-        left = self._heard_at + PAUSE - self._loop.time()
+        left = self._called_at + PAUSE - self._loop.time()
         if left <= 0:
-            self._hear()
+            self._call()
         else:
-            self._later = self._loop.call_later(left, self._hear)
+            self._later = self._loop.call_later(left, self._call)
 
-    def _hear(self) -> None:
+    def _call(self) -> None:
         self._later = None
-        self._heard_at = self._loop.time()
+        self._called_at = self._loop.time()
         self.arm()
-        self._heard()
+        self._on_signal()

@@ -37,11 +37,11 @@ class StoreThread(ABC, Generic[Item]):
         self._unanswered += 1
         self._queue.put(item)
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """End the thread once all submitted steps are done."""
         self._queue.put(None)
 
-    async def left(self) -> None:
+    async def stopped(self) -> None:
         """Wait for the end of the thread without blocking the event loop."""
         await self._ended.wait()
         self._thread.join()

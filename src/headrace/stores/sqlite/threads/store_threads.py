@@ -28,14 +28,14 @@ class StoreThreads:
         self._path = path
         self._namespace = namespace
         self._clock = clock
-        self._session: OpenFile | None = None
+        self._open_file: OpenFile | None = None
         self._woken: set[str] = set()
         self._wants_order: dict[Stream, bool] = {}  # of the groups that this process has joined
 
     def wake(self, consumer: str) -> None:
         self._woken.add(consumer)
-        if self._session is not None:
-            self._session.watch.wake(consumer)
+        if self._open_file is not None:
+            self._open_file.waiters.wake(consumer)
 
     def _was_woken(self, consumer: str) -> bool:
         woken = consumer in self._woken
@@ -43,12 +43,12 @@ class StoreThreads:
         return woken
 
     def _use(self) -> OpenFile:
-        session = self._session
-        if session is None or not session.on_own_loop:
+        open_file = self._open_file
+        if open_file is None or not open_file.on_own_loop:
             raise BackendUnavailable(
                 f"the SQLite store {self._path} is not open in this process and event loop: open it first"
             )
-        return session
+        return open_file
 
     async def _write(
         self,
@@ -58,9 +58,8 @@ class StoreThreads:
         durable: bool = True,
         urgent: bool = True,
         weight: int = 1,
-        size: int = 0,
     ) -> T:
-        step = WriteStep(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight, size=size)
+        step = WriteStep(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight)
         return await self._use().write(step)
 
     async def _apart(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, TypeVar
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage
@@ -31,17 +31,17 @@ NEWCOMER: Final = 1.0
 
 
 class EndWaiter:
-    """Rung on the event loop. Wakes the caller that waits, or the next one that waits."""
+    """Woken on the event loop. Wakes the caller that waits, or the next one that waits."""
 
-    def __init__(self, poke: Callable[[], None]) -> None:
+    def __init__(self, look_now: Callable[[], None]) -> None:
         self._event = asyncio.Event()
-        self._poke = poke
+        self._look_now = look_now
         self.wake = self._event.set
         self.reset = self._event.clear
 
-    async def heard(self, timeout: float | None) -> bool:
-        """False when it was not rung within `timeout` seconds."""
-        self._poke()  # the reader may be asleep, since no caller waited until now
+    async def wait(self, timeout: float | None) -> bool:
+        """False when it was not woken within `timeout` seconds."""
+        self._look_now()  # the reader may be asleep, since no caller waited until now
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -55,14 +55,14 @@ class ClaimWaiter(EndWaiter):
 
     def __init__(
         self,
-        poke: Callable[[], None],
+        look_now: Callable[[], None],
         streams: Sequence[Stream],
         consumer: str,
         *,
         suspects: bool,
         children: bool,
     ) -> None:
-        super().__init__(poke)
+        super().__init__(look_now)
         self.streams = streams
         self.woken_by = frozenset(streams) | _topics(streams)
         self.consumer = consumer
@@ -78,8 +78,8 @@ class ClaimWaiter(EndWaiter):
 class ReadWaiter(EndWaiter):
     """Wakes a reader that waits for an event after its position in a log."""
 
-    def __init__(self, poke: Callable[[], None], topic: Stream, consumer: str) -> None:
-        super().__init__(poke)
+    def __init__(self, look_now: Callable[[], None], topic: Stream, consumer: str) -> None:
+        super().__init__(look_now)
         self.topic = topic
         self.woken_by = frozenset((topic,))
         self.consumer = consumer
@@ -87,6 +87,9 @@ class ReadWaiter(EndWaiter):
 
     def is_due(self, connection: Connection, namespace: str) -> bool:
         return is_behind(connection, namespace, self.topic, self.position)
+
+
+W = TypeVar("W", ClaimWaiter, ReadWaiter)
 
 
 def _topics(streams: Sequence[Stream]) -> frozenset[Stream]:
@@ -111,10 +114,10 @@ class ControlListener:
 class Waiters:
     """The methods below the line run in the reader's thread, the others on the event loop."""
 
-    def __init__(self, *, namespace: str, clock: TimeSource, poke: Callable[[], None]) -> None:
+    def __init__(self, *, namespace: str, clock: TimeSource, look_now: Callable[[], None]) -> None:
         self._namespace = namespace
         self._clock = clock
-        self._poke = poke
+        self._look_now = look_now
         self._claims: set[ClaimWaiter | ReadWaiter] = set()
         self._endings: dict[tuple[Stream, str], set[EndWaiter]] = {}
         self._listeners: list[ControlListener] = []
@@ -126,29 +129,26 @@ class Waiters:
     def active(self) -> bool:
         return bool(self._claims or self._endings or self._listeners)
 
-    @property
-    def is_anybody_waiting(self) -> bool:
+    def is_anything_awaited(self) -> bool:
         """Whether a caller waits for a message, or for the end of one."""
         return bool(self._claims or self._endings)
 
-    def is_awaited(self) -> bool:
+    def is_an_end_awaited(self) -> bool:
         """Whether a caller waits for the end of a message."""
         return bool(self._endings)
 
-    @contextmanager
     def claiming(
         self, streams: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
-    ) -> Iterator[ClaimWaiter]:
-        waiter = ClaimWaiter(self._poke, streams, consumer, suspects=suspects, children=children)
-        self._claims.add(waiter)
-        try:
-            yield waiter
-        finally:
-            self._claims.discard(waiter)
+    ) -> AbstractContextManager[ClaimWaiter]:
+        return self._waiting(
+            ClaimWaiter(self._look_now, streams, consumer, suspects=suspects, children=children)
+        )
+
+    def reading(self, topic: Stream, consumer: str) -> AbstractContextManager[ReadWaiter]:
+        return self._waiting(ReadWaiter(self._look_now, topic, consumer))
 
     @contextmanager
-    def reading(self, topic: Stream, consumer: str) -> Iterator[ReadWaiter]:
-        waiter = ReadWaiter(self._poke, topic, consumer)
+    def _waiting(self, waiter: W) -> Iterator[W]:
         self._claims.add(waiter)
         try:
             yield waiter
@@ -157,7 +157,7 @@ class Waiters:
 
     @contextmanager
     def ending(self, stream: Stream, id: str) -> Iterator[EndWaiter]:
-        waiter = EndWaiter(self._poke)
+        waiter = EndWaiter(self._look_now)
         waiters = self._endings.setdefault((stream, id), set())
         waiters.add(waiter)
         try:
@@ -171,7 +171,7 @@ class Waiters:
         listener = ControlListener(hear, self._clock.now_us())
         self._listeners.append(listener)
         self._newcomer = True
-        self._poke()
+        self._look_now()
 
         def stop() -> None:
             if listener in self._listeners:
@@ -200,11 +200,11 @@ class Waiters:
             for listener in tuple(self._listeners):
                 listener.notify(announcement)
         if changes.announced and self._listeners:
-            self._poke()
+            self._look_now()
 
     # --- in the reader's thread --------------------------------------------------------------------------
 
-    def look_around(self, connection: Connection) -> ChangeNotice:
+    def find_changes(self, connection: Connection) -> ChangeNotice:
         """The changes by other processes since the last look that a caller here waits for."""
         # A new listener must catch up soon: a control message that reaches it much later counts as new.
         newcomer, self._newcomer = self._newcomer, False

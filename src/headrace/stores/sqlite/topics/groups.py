@@ -118,20 +118,3 @@ def _take_back(transaction: Transaction, group: Stream, stream: int, log: LogTab
     for _, place, _, _ in rows:
         transaction.count(stream, place, -1)
     pass_on(transaction, [EndedMessage(group, stream, key, id) for _, _, key, id in rows])
-
-
-def remove(transaction: Transaction, group: Stream) -> bool:
-    found = find_group(transaction.connection, transaction.namespace, group)
-    if found is None or found.removed:
-        return False
-    connection = transaction.connection
-    if transaction.waited_for:
-        for id in unlisted(connection.value(topic_statements.LIST_IDS, (found.stream,))):
-            transaction.ended(group, id)
-    connection.change(topic_statements.FORGET_MESSAGES, (found.stream,))
-    connection.change(topic_statements.FORGET_KEYS, (found.stream,))
-    connection.change(topic_statements.FORGET_DEFERRED, (found.stream,))
-    connection.change(topic_statements.CLEAR_STREAM, (found.stream,))
-    connection.change(topic_statements.REMOVE_GROUP, (found.stream,))
-    transaction.forget_counts(found.stream)
-    return True

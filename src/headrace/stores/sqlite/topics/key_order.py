@@ -8,7 +8,8 @@ from headrace.core.messages.message import Stream
 from headrace.core.topics.topic import DRAWABLE_BELOW
 from headrace.core.values.bounds import LATEST_US
 from headrace.stores.sqlite.rows.lanes import FIRST_PRIORITY, PARKED
-from headrace.stores.sqlite.statements import message_statements, topic_statements
+from headrace.stores.sqlite.rows.unique_keys import release_keys
+from headrace.stores.sqlite.statements import topic_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -27,9 +28,7 @@ def pass_on(transaction: Transaction, ended: list[EndedMessage]) -> None:
     if not ended:
         return
     connection = transaction.connection
-    connection.change(
-        message_statements.RELEASE_KEYS, (listed((each.stream, each.key, each.id) for each in ended),)
-    )
+    release_keys(transaction, [(each.stream, each.key, each.id) for each in ended])
     freed = listed(dict.fromkeys((each.stream, each.key) for each in ended))
     following = unlisted(connection.value(topic_statements.FIND_NEXT, (freed,)))
     if following:

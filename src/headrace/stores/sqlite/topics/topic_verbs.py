@@ -30,9 +30,9 @@ class SqliteTopics(StoreThreads, Topics):
     async def read(
         self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
-        session = self._use()
+        open_file = self._use()
         until = monotonic() + wait
-        with session.watch.reading(topic, consumer) as waiter:
+        with open_file.waiters.reading(topic, consumer) as waiter:
             while True:
                 waiter.reset()
                 reading = await self._read(log.read, topic, after, limit=limit, now_us=self._clock.now_us())
@@ -40,8 +40,8 @@ class SqliteTopics(StoreThreads, Topics):
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
                     return reading
-                await waiter.heard(left)
-                if session.closing:
+                await waiter.wait(left)
+                if open_file.closing:
                     return reading
 
     async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:

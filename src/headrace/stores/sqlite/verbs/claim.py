@@ -172,7 +172,7 @@ def _hand_out(
 
 
 def _worker(transaction: Transaction, consumer: str) -> int:
-    """The number that stands for a worker's name. Rows hold the number, because they must keep their size."""
+    """The number of a worker's name. Rows hold the number, because they must keep their size."""
     connection, namespace = transaction.connection, transaction.namespace
     found: int | None = connection.value(message_statements.FIND_WORKER, (namespace, consumer))
     if found is not None:

@@ -25,7 +25,12 @@ from headrace.stores.sqlite.rows.lanes import (
 from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.rows.readable_ids import mend_id, seq_of
 from headrace.stores.sqlite.rows.unique_keys import StreamKeys
-from headrace.stores.sqlite.statements import message_statements, stream_statements, topic_statements
+from headrace.stores.sqlite.statements import (
+    message_statements,
+    stream_statements,
+    topic_statements,
+    upkeep_statements,
+)
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.drawing import draw
@@ -35,7 +40,7 @@ from headrace.stores.sqlite.topics.log import write_due
 from .append import end_expired
 
 
-def ensure(transaction: Transaction, stream: Stream, lease_us: int) -> int | None:
+def declare_stream(transaction: Transaction, stream: Stream, lease_us: int) -> int | None:
     number = transaction.stream(stream).number
     previous = read_lease(transaction.connection, transaction.namespace, stream)
     transaction.write_lease(number, previous.changed(lease_us, transaction.now_us))
@@ -144,7 +149,7 @@ def run_now(transaction: Transaction, stream: Stream, id: str) -> bool:
     if stream.kind == "topic":
         write_due(transaction, stream, [subject.seq])
         return True
-    transaction.connection.change(message_statements.RUN_NOW, (transaction.now_us, subject.seq))
+    transaction.connection.change(upkeep_statements.PROMOTE, (listed([subject.seq]), transaction.now_us))
     transaction.count(subject.number, subject.place, -1)
     transaction.count(subject.number, FIRST_PRIORITY, 1)
     transaction.changes.ready.add(stream)

@@ -69,7 +69,7 @@ def reclaim(transaction: Transaction, streams: Sequence[Stream], limit: int) -> 
     for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
         stream = rows_by_number[number].stream
         subject = ChangedMessage(seq, stream, number, id, RUNNING, priority, 0, cancel_us, key)
-        trouble = TrailEntry(now_us, "crashed", worker or "")
+        crash = TrailEntry(now_us, "crashed", worker or "")
         stored, log = unpack_state.take(length), decode_log(unpack_log.take(log_length))
         state = readable_state(stored)
         if state is None:
@@ -77,7 +77,7 @@ def reclaim(transaction: Transaction, streams: Sequence[Stream], limit: int) -> 
             transaction.count(number, RUNNING, -1)
             transaction.count(number, RETURNED, 1)
             continue
-        state = state.crashed(trouble).logged(log)
+        state = state.crashed(crash).logged(log)
         if cancel_us is not None:
             pending.end(subject, CANCELLED, ttl_us=cancel_us)
         elif state.crashes >= CRASH_LIMIT:
@@ -85,7 +85,7 @@ def reclaim(transaction: Transaction, streams: Sequence[Stream], limit: int) -> 
         else:
             pending.queue(subject, state, place=None if state.suspect else RETURNED)
         status = STATUS[subject.place]
-        recovered.append(Recovery(stream, id, task, trouble.worker, state.crashes, status))
+        recovered.append(Recovery(stream, id, task, crash.worker, state.crashes, status))
     pending.write()
     if unread:
         connection.change(upkeep_statements.RETURN_UNREAD, (listed(unread), now_us))

@@ -21,7 +21,7 @@ end
 
 local added = {}
 
--- The most common case: nobody can know an id that was made by chance just now, and a repeat was recognised by
+-- The most common case: an id that was made by chance just now cannot be known, and a repeat was recognised by
 -- its number. To look for it all the same would be a quarter of the time.
 if SHAPE == 'f' then
   local call, lane, task, entry = redis.call, KEYS[4], ARGV[FIRST], OFFSET == 0 and '*'

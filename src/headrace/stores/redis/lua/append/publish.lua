@@ -7,7 +7,7 @@
 --             f: fresh, of one task, without options; then task, and for each event: id · body
 --             a: anything; then for each event: id · task · body · key · options, empty or
 --             'delay due lifetime window key' (of the unique key)
--- answers:  three for each event that was not accepted: its index from 0 · d · the id that stands there
+-- answers:  three for each event that was not accepted: its index from 0 · d · the id that is stored
 local shape = ARGV[8]
 
 local found = redis.call('MGET', producer, PRODUCER)

@@ -3,8 +3,8 @@
 --
 -- requires: queue message place queueing counting ordering topic drawing catching_up clearing
 -- keys:     those of the group
--- args:     how many are wanted · 1, 0 or empty: the member wants order, if it comes back · milliseconds for which somebody
---           will wait if there is nothing · 1 or 0: look for keys that nobody holds any more
+-- args:     how many are wanted · 1, 0 or empty: the member wants order, if it comes back · milliseconds for which a
+--           member waits if there is nothing · 1 or 0: look for keys that no message holds any more
 -- answers:  1 when the group is there, 2 when it came back, 0 when it was removed · how many events were taken
 --           from the log · 1 when there are more
 local wanted = tonumber(ARGV[5])
@@ -22,7 +22,7 @@ local function come_back()
   return true
 end
 
--- Whoever holds a key and is no more, because somebody deleted its stream by hand, would block it for ever.
+-- A message that was deleted by hand with its stream would hold its key for ever.
 local function free_keys(now)
   local count = redis.call('ZCARD', PARKED)
   local first = count > 20 and now % count or 0
@@ -64,7 +64,7 @@ if (group.position >= last and not group.low) or group.paused then
 end
 local ahead = drawn_ahead(group)
 if ahead >= wanted then
-  return { presence, 0, 1 } -- others may take those before the one who asks
+  return { presence, 0, 1 } -- others may take those before the caller
 end
 local items, bytes = DRAWN_ITEMS, DRAWN_BYTES
 local caught, further, drawn, more = 0, false, 0, false

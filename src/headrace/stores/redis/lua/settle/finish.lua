@@ -45,7 +45,7 @@ local function succeed(id, lane, entry, origin, unique, ttl, content)
   finish(id, flags, unique, ttl, content)
 end
 
--- Wakes those who wait for one of these, before their places are forgotten.
+-- Wakes the callers that wait for one of these, before the places are forgotten.
 local function flags_of(first, last)
   local flagged = {}
   if redis.call('EXISTS', CANCEL, WAITERS, PROGRESS) > 0 then

@@ -1,4 +1,4 @@
--- Extends leases of entries that are still held, and never takes one back from somebody else.
+-- Extends leases of entries that are still held, and never takes one from another consumer.
 --
 -- The delivery count is not needed as such, so from the first renewal on it holds the millisecond at which
 -- the message was claimed: renewals overwrite the only other trace of it.

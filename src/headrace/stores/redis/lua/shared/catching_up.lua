@@ -1,7 +1,7 @@
 -- Draws events of deferred keys that lie before the position of a group.
 
 -- The smallest number from which a key is deferred of which more can be drawn; nil: there is none. `mends`: also of
--- one that nobody holds any more, because somebody deleted a stream by hand.
+-- one that no message holds any more, because a stream was deleted by hand.
 local function first_drawable(group, deferred, mends)
   local first
   for key, each in pairs(deferred) do

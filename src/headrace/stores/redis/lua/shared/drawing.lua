@@ -9,7 +9,7 @@
 -- What one script may copy: events, and bytes of their bodies.
 local DRAWN_ITEMS, DRAWN_BYTES = 500, 1048576
 
--- The group whose keys these are: its keys, and how it stands (nil: it has no position).
+-- The group with these keys: its keys and its state (no position: there is no such group).
 local function group_with(label, lanes, ids, messages, meta, parked, lines, deferred)
   local fields = { 'position', 'ordered', 'seen', 'paused', 'awaited', 'low', 'deferring', 'again', 'clearing' }
   local known = redis.call('HMGET', meta, unpack(fields))
@@ -124,7 +124,7 @@ local function lines_for(group, events, from, to)
   return lines
 end
 
--- Whoever stands at the head of a line but is no more, since somebody deleted its stream by hand, holds nothing.
+-- Whether the head of a line still exists. When its stream was deleted by hand, it holds nothing.
 local function is_held(group, line)
   local head = string.match(line, '^%S+')
   local value = head and redis.call('HGET', group.ids, head)
@@ -316,7 +316,7 @@ local function lines_and_deferred(group, events, from, to)
 end
 
 -- Takes the events `from` to `to`, whose numbers follow the position, until too many keys are deferred. `fresh`:
--- nobody can know their ids. `late`: they were written a while ago. Answers how many of them are left to take.
+-- their ids are new. `late`: they were written a while ago. Answers how many of them are left to take.
 local function take_in(group, events, from, to, fresh, late)
   local known = fresh and {} or known_among(group, events, from, to)
   local lines, deferred
@@ -355,8 +355,8 @@ local function readable_event(number, event)
   return { 'i', 'unreadable-' .. number, 't', '', 'm', cmsgpack.pack(event), 'a', '0' }
 end
 
--- Events of the log behind a position, up to the last that was published, and the number of the first. How large they are is not known before, so
--- it reads a few and then more.
+-- Events of the log behind a position, up to the last that was published, and the number of the first. Their sizes are
+-- not known before, so it reads a few and then more.
 local function read_log(position, last, items, bytes)
   local events, first, piece, largest = {}, nil, 2, 1
   while #events < items and bytes > 0 do

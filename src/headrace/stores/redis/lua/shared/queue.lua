@@ -37,7 +37,7 @@ local function lanes()
   return found
 end
 
--- The text under a key; nil: there is none, or somebody has put something else there.
+-- The text under a key; nil: there is none, or another program has written something else there.
 local function text_at(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then

@@ -71,7 +71,7 @@ local function size_of(message)
   return #(get(message, 'm') or '') + #(get(message, 's') or '')
 end
 
--- Whoever found a stream empty and does not block has left a name for a while, and is told.
+-- A consumer that found a stream empty and does not block has left its name for a while, and is notified.
 local function awaited_key(meta)
   return string.sub(meta, 1, -5) .. 'awaited'
 end
@@ -122,7 +122,7 @@ local function announce_if_sooner(before, due)
   end
 end
 
--- Takes a parked message off its agenda; its place is set by whoever takes it.
+-- Takes a parked message off its agenda; the caller sets its new place.
 local function unpark(id, place)
   redis.call('ZREM', agenda_of(place), id)
   redis.call('HDEL', MESSAGES, id)

@@ -1,8 +1,8 @@
--- The keys that a topic shares with its groups; nil of a queue. Of a topic META is its own. In front of all stand
--- the bounds that core/topics/topic.py names (made in scripts.py).
+-- The keys that a topic shares with its groups; nil of a queue. Of a topic META is its own. scripts.py puts the
+-- bounds of core/topics/topic.py in front of every script.
 local LOG, GROUPS, TOPIC, GROUP_PREFIX = KEYS[21], KEYS[22], KEYS[23], KEYS[24]
 
--- Whether the topic has parts, which stand for it: nothing is joined or written here.
+-- Whether the topic has parts, which take its place: nothing is joined or written here.
 local function is_sealed()
   return redis.call('HGET', TOPIC, 'sealed') == '1'
 end
@@ -32,7 +32,7 @@ end
 -- An event of the log is a list as a message is: i id · t task · m body · a when it was written (always in this
 -- order) · k key · e expiry.
 local function written_at(event)
-  return tonumber(string.match(event[8] or '', '^%d+$') or 0) -- somebody may have written anything
+  return tonumber(string.match(event[8] or '', '^%d+$') or 0) -- another program may have written anything
 end
 
 -- The number of the last event that was ever written. The log itself says it, too, but with two bodies.

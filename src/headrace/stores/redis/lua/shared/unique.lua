@@ -1,4 +1,4 @@
--- Who holds a unique key. A key holds '<until> <id>'; until is 0 when it is held until it is released, which is as
+-- The holder of a unique key. A key holds '<until> <id>'; until is 0 when it is held until it is released, which is as
 -- long as its message waits or runs.
 local function message_with(id, key)
   local place, flags = place_of(id)

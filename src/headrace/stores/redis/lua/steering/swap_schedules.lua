@@ -8,8 +8,8 @@
 --           it · the record as expected · the new one; then the number of swaps. A record is five words: last moment,
 --           empty: no record, 'now': the store's time · last that was fired · 1: paused · definition · timetable;
 --           each empty if there is none
--- answers:  the store's time · for each swap 1: done, nil: refused, and no record stands, or the values of the fields
---           that stand
+-- answers:  the store's time · for each swap 1: done, nil: refused, and no record is stored, or the values of the
+--           fields that are stored
 local FIELDS, WORDS = { 'l:', 'f:', 'p:', 'd:', 't:' }, 12
 local number_of_swaps = tonumber(table.remove(ARGV))
 local swaps = { unpack(ARGV, #ARGV - number_of_swaps * WORDS + 1) }
@@ -42,7 +42,7 @@ local function is_expected(stored, at)
     and (stored[5] or '') == swaps[at + 4]
 end
 
--- A clock may be set back. Then the moment that stands is ahead of it, and may stay.
+-- A clock may be set back. Then the stored moment is ahead of it, and may stay.
 local function is_ahead(last, stored)
   return last and last > now and last ~= number_in(stored[1])
 end
@@ -81,9 +81,9 @@ for at = 1, #swaps, WORDS do
       redis.call('PUBLISH', NOTICES, 'schedule ' .. LABEL)
     end
     answers[#answers + 1] = 1
-    local said = #ARGV > 4 and append()
-    if said and said.err then
-      return said
+    local answer = #ARGV > 4 and append()
+    if answer and answer.err then
+      return answer
     end
   end
 end

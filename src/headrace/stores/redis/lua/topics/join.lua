@@ -1,4 +1,4 @@
--- Makes a group, if it is not there, and draws its first events for those who wait for them. One that is there
+-- Makes a group, if it is not there, and draws its first events for members that wait. One that is there
 -- keeps its position.
 --
 -- requires: queue message place queueing topic drawing
@@ -7,7 +7,7 @@
 --           first) · the time, or the position
 -- answers:  1 when it is new, 0 when it was there, -1 when it is not and the event must be found
 if is_sealed() then
-  return redis.error_reply('SEALED the parts of this topic stand for it')
+  return redis.error_reply('SEALED the parts of this topic take its place')
 end
 local wants_order, start, value = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local name = string.match(LABEL, '/(.*)$')

@@ -5,7 +5,7 @@
 -- keys:     those of the queue
 -- args:     lease in microseconds, or empty: only the groups
 -- answers:  the lease that stood there before
--- Somebody may have deleted by hand what was known of the lanes.
+-- What was known of the lanes may have been deleted by hand.
 local known = redis.call('HGET', META, 'lanes') or ''
 local used = known
 for lane = 0, 9 do

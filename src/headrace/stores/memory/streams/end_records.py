@@ -4,7 +4,24 @@ from __future__ import annotations
 
 import heapq
 
-from .entry import EndRecord
+import msgspec
+
+from headrace.core.messages.message import FRESH, State
+from headrace.core.records.record import JobStatus
+
+
+class EndRecord(msgspec.Struct, frozen=True, gc=False):
+    """What is kept of a message after its end, for a time."""
+
+    id: str
+    task: str
+    number: int
+    status: JobStatus
+    ended_us: int
+    until_us: int
+    result: bytes | None = None
+    note: str = ""
+    state: State = FRESH
 
 
 class EndRecords:
