@@ -187,7 +187,7 @@ async def _cancelled(backend: Store, number: int) -> None:
     messages = [_message() for _ in range(number)]
     await _append(backend, QUEUE, messages)
     for message in messages:
-        await backend.cancel(QUEUE, message.id, mark_us=HOUR)
+        await backend.cancel(QUEUE, message.id, ttl_us=HOUR)
 
 
 async def _published(backend: Store, number: int) -> None:

@@ -26,8 +26,8 @@ async def check_forgotten(store: Store) -> None:
     """Of messages that are over nothing is left in memory."""
     assert isinstance(store, JsonlStore)
     for stream in store.journal.state.streams.values():
-        marks = [
-            mark for mark in stream.marks.values() if mark.until_us < NEVER
+        end_records = [
+            record for record in stream.end_records.values() if record.until_us < NEVER
         ]  # one test keeps one so long
-        left = stream.entries, stream.due, stream.running, marks, stream.keys, stream.producers
+        left = stream.entries, stream.due, stream.running, end_records, stream.keys, stream.producers
         assert not any(left), f"{stream.stream.name}: {left}"

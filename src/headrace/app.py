@@ -121,7 +121,11 @@ class App:
         self._events = Events(parts)
         portal = Portal(self._app_loop)
         self.admin: Admin = Admin(
-            self._app_loop, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
+            self._app_loop,
+            self._registry,
+            encode=self._jobs.payload,
+            end_record_ttl=self._result_ttl,
+            codec=codec,
         )
         self.schedules: Schedules = Schedules(self._app_loop, self._registry, self._jobs)
         self.sync: Sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
@@ -276,7 +280,7 @@ class App:
             lease=positive_seconds("lease", lease, least=SHORTEST_LEASE),
             grace=seconds("grace", grace),
             max_payload=self._max_payload,
-            mark_ttl=self._result_ttl,
+            end_record_ttl=self._result_ttl,
         )
         return Worker(
             options,

@@ -15,11 +15,11 @@ from headrace.core.errors import (
     RequestRefused,
     UnknownEvent,
 )
-from headrace.core.inspector import BRIEF_MARK_US, PURGED_MARKS
+from headrace.core.inspector import BRIEF_TTL_US, PURGED_END_RECORDS
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.job_log import NO_LOG, JobLog, LogLine
 from headrace.core.messages.message import (
-    EXPIRED_MARK_US,
+    EXPIRED_TTL_US,
     FRESH,
     NORMAL,
     PRODUCER_TTL_US,
@@ -81,6 +81,7 @@ from headrace.core.records.record import (
     Record,
     RunningJob,
     WorkerInfo,
+    dead_letter_of,
 )
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
@@ -114,11 +115,11 @@ from headrace.core.topics.topic import (
 
 __all__ = [
     "BEGINNING",
-    "BRIEF_MARK_US",
+    "BRIEF_TTL_US",
     "CLAIM_BYTES",
     "CRASHED",
     "CRASH_LIMIT",
-    "EXPIRED_MARK_US",
+    "EXPIRED_TTL_US",
     "FRESH",
     "KEPT_MINUTES",
     "LISTING_PARTS",
@@ -127,7 +128,7 @@ __all__ = [
     "NORMAL",
     "NO_LOG",
     "PRODUCER_TTL_US",
-    "PURGED_MARKS",
+    "PURGED_END_RECORDS",
     "TRIMMED_BESIDE",
     "WHOLE",
     "WORKER_TTL_US",
@@ -218,6 +219,7 @@ __all__ = [
     "Wanted",
     "WorkerInfo",
     "datetime_of",
+    "dead_letter_of",
     "first_of",
     "is_child_work_first",
     "is_from_bottom",

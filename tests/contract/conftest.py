@@ -12,7 +12,7 @@ import pytest
 from headrace.core.messages.ids import new_id
 from headrace.core.store import Store
 from headrace.stores import open_store
-from headrace.stores.redis.intake import reader
+from headrace.stores.redis.intake import poll
 from headrace.testing.contract import StoreUnderTest
 from tests.contract.forgotten import check_forgotten
 from tests.support.redis_leases import age_leases
@@ -84,7 +84,7 @@ def split_rows(module: str) -> list[Any]:
 def claims_are_not_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a store knows of the sizes of messages soon grows old. On a very busy machine one claim then
     brings fewer than it could, and most tests count what one claim brings."""
-    monkeypatch.setattr(reader, "FRESH", 30.0)
+    monkeypatch.setattr(poll, "FRESH", 30.0)
 
 
 @pytest.fixture(scope="session")

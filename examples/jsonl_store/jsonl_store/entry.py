@@ -37,7 +37,7 @@ class Entry(msgspec.Struct, eq=False):
     token: int = 0  # of the last hand-out
     worker: str = ""
     leased_us: int = 0  # when the lease began or was last renewed
-    cancelled_for_us: int | None = None  # cancellation was asked for, with a mark for that long
+    cancelled_for_us: int | None = None  # cancellation was asked for, with an end record for that long
     reason: DeadReason | None = None
     failure: Failure | None = None
     died: int = 0  # orders the deaths
@@ -55,7 +55,7 @@ class Entry(msgspec.Struct, eq=False):
         return waits and self.state.expired(self.expires_us, now_us)
 
 
-class Mark(msgspec.Struct, frozen=True):
+class EndRecord(msgspec.Struct, frozen=True):
     """What is kept of a message after its end."""
 
     id: str

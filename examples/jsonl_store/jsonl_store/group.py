@@ -188,7 +188,7 @@ class GroupState(StreamState):
         """Whether a claim changes anything here, beside what is in the lanes."""
         if not self.joined:
             return not self.removed
-        return bool(self.deferred.hungry) or (
+        return bool(self.deferred.drawable) or (
             self.position < self.topic.log.last and not self.deferred.too_many
         )
 
@@ -201,7 +201,7 @@ class GroupState(StreamState):
 
     def _draw(self) -> Entry | None:
         """The next event that may run; those that may not are parked or passed over on the way."""
-        if self.deferred.hungry and (entry := self._catch_up()):
+        if self.deferred.drawable and (entry := self._catch_up()):
             return entry
         while self.joined and not self.deferred.too_many:
             following = self.topic.log.after(self.position)
@@ -246,7 +246,7 @@ class GroupState(StreamState):
             elif entry := self._meet_again(log[number]):
                 deferred.looked_up_to(number, self.position)
                 return entry
-            if not deferred.hungry:
+            if not deferred.drawable:
                 break
         deferred.looked_up_to(number, self.position)
         return None
@@ -297,11 +297,11 @@ class GroupState(StreamState):
 
     # --- steering ----------------------------------------------------------------------------------------
 
-    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+    def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         """Also what it has not drawn: that is queued as well. What runs is not handled again after that."""
         self.again = 0
-        self.deferred.hungry.update(self.deferred.keys)
-        return super().purge(mark_us, limit, marks, now_us)
+        self.deferred.drawable.update(self.deferred.keys)
+        return super().purge(ttl_us, limit, end_records, now_us)
 
     def _next_waiting(self) -> Entry | None:
         if waiting := super()._next_waiting():

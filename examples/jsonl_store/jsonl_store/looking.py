@@ -20,11 +20,11 @@ from headrace.store import (
     Page,
     Record,
     TopicRecord,
-    datetime_of,
+    dead_letter_of,
     numbers_in,
 )
 
-from .entry import Entry, Mark
+from .entry import EndRecord, Entry
 from .group import GroupState
 from .stream import StreamState
 from .topic import TopicState
@@ -80,22 +80,22 @@ def page_of_records(
     return walk.page()
 
 
-def _rows(stream: StreamState, part: ListingPart, began_us: int, now_us: int) -> Iterable[Entry | Mark]:
+def _rows(stream: StreamState, part: ListingPart, began_us: int, now_us: int) -> Iterable[Entry | EndRecord]:
     if part.status is None:
-        return [mark for mark in stream.marks.values() if mark.until_us > now_us]
+        return [record for record in stream.end_records.values() if record.until_us > now_us]
     entries = [entry for entry in stream.entries.values() if entry.status is part.status]
     return [entry for entry in entries if not part.late or entry.since_us > began_us]
 
 
-def _place(row: Entry | Mark) -> tuple[int, int]:
+def _place(row: Entry | EndRecord) -> tuple[int, int]:
     """Where it is among those of its state: by when it is due, died, ended, or came to it."""
-    if isinstance(row, Mark):
+    if isinstance(row, EndRecord):
         return row.ended_us, row.number
     return row.due_us or row.since_us, row.died or row.number
 
 
-def _task(row: Entry | Mark) -> str:
-    return row.task if isinstance(row, Mark) else row.message.task
+def _task(row: Entry | EndRecord) -> str:
+    return row.task if isinstance(row, EndRecord) else row.message.task
 
 
 def page_of_dead(stream: StreamState, only: DeadFilter, cursor: str | None, limit: int) -> Page[DeadLetter]:
@@ -103,12 +103,10 @@ def page_of_dead(stream: StreamState, only: DeadFilter, cursor: str | None, limi
     found = [
         entry
         for entry in reversed(stream.dead.values())
-        if entry.died < before
-        and only.task in (None, entry.message.task)
-        and only.reason in (None, entry.reason)
+        if entry.died < before and only.fits(entry.message.task, entry.reason)
     ]
     more = len(found) > limit > 0
-    letters = tuple(_dead_letter(stream, entry) for entry in found[:limit])
+    letters = tuple(dead_letter_of(_of_entry(stream, entry, 0)) for entry in found[:limit])
     return Page(letters, str(found[limit - 1].died) if more else None)
 
 
@@ -124,20 +122,20 @@ def _cursor(cursor: str) -> int:
 # --- one message --------------------------------------------------------------------------------------------
 
 
-def _record(stream: StreamState, row: Entry | Mark, now_us: int) -> Record:
-    return _of_mark(stream, row) if isinstance(row, Mark) else _of_entry(stream, row, now_us)
+def _record(stream: StreamState, row: Entry | EndRecord, now_us: int) -> Record:
+    return _of_end_record(stream, row) if isinstance(row, EndRecord) else _of_entry(stream, row, now_us)
 
 
-def _of_mark(stream: StreamState, mark: Mark) -> Record:
+def _of_end_record(stream: StreamState, record: EndRecord) -> Record:
     return Record(
         stream.stream,
-        mark.id,
-        mark.status,
-        task=mark.task,
-        state=mark.state,
-        ended_us=mark.ended_us,
-        result=mark.result,
-        note=mark.note,
+        record.id,
+        record.status,
+        task=record.task,
+        state=record.state,
+        ended_us=record.ended_us,
+        result=record.result,
+        note=record.note,
     )
 
 
@@ -171,24 +169,6 @@ def _ended_us(entry: Entry, *, expired: bool) -> int:
     if entry.status is JobStatus.DEAD:
         return entry.since_us
     return entry.expires_us if expired else 0
-
-
-def _dead_letter(stream: StreamState, entry: Entry) -> DeadLetter:
-    message, failure, name = entry.message, entry.failure, stream.stream
-    return DeadLetter(
-        id=message.id,
-        task=message.task,
-        reason=entry.reason or "",
-        error=failure.error if failure else "",
-        traceback=failure.traceback if failure else "",
-        attempts=entry.state.failures + entry.state.crashes,
-        died_at=datetime_of(entry.since_us),
-        payload=message.body,
-        error_type=failure.error_type if failure else "",
-        queue=name.name if name.kind == "queue" else None,
-        topic=name.topic if name.kind == "group" else None,
-        group=name.group if name.kind == "group" else None,
-    )
 
 
 # --- topics -------------------------------------------------------------------------------------------------

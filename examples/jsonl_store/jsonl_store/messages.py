@@ -27,7 +27,7 @@ from headrace.store import (
     UniqueKey,
 )
 
-from .entry import Entry, KeyHolder, LastBatch, Mark
+from .entry import EndRecord, Entry, KeyHolder, LastBatch
 
 #: The lanes. That of a priority is `FIRST_PRIORITY` plus its number, that of child work is `CHILD` above.
 SUSPECT, RETURNED, FIRST_PRIORITY, CHILD = 0, 1, 2, 5
@@ -61,20 +61,20 @@ class Messages:
         self.by_turn: dict[int, Entry] = {}  # what is due at that turn
         self.running: dict[object, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
-        self.marks: dict[str, Mark] = {}
+        self.end_records: dict[str, EndRecord] = {}
         self.keys: dict[str, KeyHolder] = {}
         self.producers: dict[str, LastBatch] = {}
         self.schedules: dict[str, ScheduleRecord] = {}
-        self.purged = 0, 0  # marks that purges left, since when
+        self.purged = 0, 0  # end_records that purges left, since when
 
     # --- looking -----------------------------------------------------------------------------------------
 
-    def find(self, id: str, now_us: int) -> Entry | Mark | None:
-        return self.entries.get(id) or self.mark(id, now_us)
+    def find(self, id: str, now_us: int) -> Entry | EndRecord | None:
+        return self.entries.get(id) or self.end_record(id, now_us)
 
-    def mark(self, id: str, now_us: int) -> Mark | None:
-        mark = self.marks.get(id)
-        return mark if mark and mark.until_us > now_us else None
+    def end_record(self, id: str, now_us: int) -> EndRecord | None:
+        record = self.end_records.get(id)
+        return record if record and record.until_us > now_us else None
 
     def waiting(self, status: JobStatus) -> int:
         return sum(entry.status is status for entry in self.by_turn.values())
@@ -160,8 +160,8 @@ class Messages:
         del self.entries[entry.id]
         ttl_us = kept.ttl_us if kept else ttl_us
         if ttl_us > 0:
-            self.marks.pop(entry.id, None)  # an event may come again while its mark stands
-            self.marks[entry.id] = Mark(
+            self.end_records.pop(entry.id, None)  # an event may come again while its end record is kept
+            self.end_records[entry.id] = EndRecord(
                 entry.id,
                 entry.message.task,
                 next(self.around.numbers),
@@ -189,13 +189,13 @@ class Messages:
         if holder and holder.id == entry.id and (holder.until_us < NEVER) is elapses:
             del self.keys[unique.key]
 
-    def _take_key(self, unique: UniqueKey, id: str, mark_us: int, now_us: int) -> None:
+    def _take_key(self, unique: UniqueKey, id: str, ttl_us: int, now_us: int) -> None:
         if expired := self._expired_owner(unique.key, now_us):
             self._take_out(expired)
-            self._end(expired, JobStatus.EXPIRED, mark_us, now_us)
+            self._end(expired, JobStatus.EXPIRED, ttl_us, now_us)
         until_us = now_us + unique.window_us if unique.until == "elapsed" else NEVER
         self.keys[unique.key] = KeyHolder(id, until_us)
 
 
-def passed_in(table: Mapping[str, Mark | KeyHolder | LastBatch], now_us: int) -> list[str]:
+def passed_in(table: Mapping[str, EndRecord | KeyHolder | LastBatch], now_us: int) -> list[str]:
     return [key for key, each in table.items() if each.until_us <= now_us]

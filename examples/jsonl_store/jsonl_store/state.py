@@ -40,7 +40,7 @@ from .topic import TopicState
 TOP_DOWN = tuple(range(FIRST_PRIORITY, CHILD))
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ClaimLimits(msgspec.Struct, frozen=True):
     """How much a claim wants at most. `turn` counts the claims of a process."""
 
     turn: int
@@ -126,64 +126,66 @@ class StoreState:
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    def is_claimable(self, sources: Sequence[Stream], wish: Wish) -> bool:
+    def is_claimable(self, streams: Sequence[Stream], limits: ClaimLimits) -> bool:
         """Whether a claim would change anything."""
-        lanes = [*wish.lanes, *([SUSPECT] if wish.suspects else [])]
-        lanes += [lane + CHILD for lane in lanes] if wish.children else []
+        lanes = [*limits.lanes, *([SUSPECT] if limits.suspects else [])]
+        lanes += [lane + CHILD for lane in lanes] if limits.children else []
         return any(
-            any(stream.lanes[lane] for lane in lanes) or (isinstance(stream, GroupState) and stream.may_draw)
-            for stream in self._open(sources)
+            any(state.lanes[lane] for lane in lanes) or (isinstance(state, GroupState) and state.may_draw)
+            for state in self._open(streams)
         )
 
-    def claim(self, sources: Sequence[Stream], wish: Wish, consumer: str, now_us: int) -> list[Claim]:
-        first = first_of(len(sources), wish.turn)
-        for stream in self._open(sources):
-            if isinstance(stream, GroupState) and not stream.joined:
-                self.group(stream.stream).note_member(now_us, wants_order=None)
-        streams = self._open([*sources[first:], *sources[:first]])
+    def claim(
+        self, streams: Sequence[Stream], limits: ClaimLimits, consumer: str, now_us: int
+    ) -> list[Claim]:
+        first = first_of(len(streams), limits.turn)
+        for state in self._open(streams):
+            if isinstance(state, GroupState) and not state.joined:
+                self.group(state.stream).note_member(now_us, wants_order=None)
+        states = self._open([*streams[first:], *streams[:first]])
         claims: list[Claim] = []
-        children = wish.children
-        for lane in (SUSPECT, *wish.lanes):
-            most = min(wish.suspects, wish.limit) if lane == SUSPECT else wish.limit
-            for is_child in (True, False) if is_child_work_first(wish.turn) else (False, True):
+        children = limits.children
+        for lane in (SUSPECT, *limits.lanes):
+            most = min(limits.suspects, limits.limit) if lane == SUSPECT else limits.limit
+            for is_child in (True, False) if is_child_work_first(limits.turn) else (False, True):
                 limit = min(most, len(claims) + children) if is_child else most
                 before = len(claims)
-                for stream in streams:
+                for state in states:
                     room = CLAIM_BYTES - sum(len(claim.body) for claim in claims)
                     if len(claims) < limit and room > 0:
                         of_kind = lane + CHILD if is_child else lane
-                        claims += stream.take(of_kind, limit - len(claims), room, consumer, now_us)
+                        claims += state.take(of_kind, limit - len(claims), room, consumer, now_us)
                 children -= (len(claims) - before) * is_child
         return claims
 
-    def _open(self, sources: Iterable[Stream]) -> list[StreamState]:
-        return [stream for source in sources if not (stream := self.find(source)).paused]
+    def _open(self, streams: Iterable[Stream]) -> list[StreamState]:
+        return [state for stream in streams if not (state := self.find(stream)).paused]
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    def needs_reclaim(self, sources: Sequence[Stream], now_us: int) -> bool:
-        streams = [self.find(source) for source in sources]
-        return any(stream.is_overdue(now_us) or stream.is_ahead(now_us) for stream in streams)
+    def needs_reclaim(self, streams: Sequence[Stream], now_us: int) -> bool:
+        states = [self.find(stream) for stream in streams]
+        return any(state.is_overdue(now_us) or state.is_ahead(now_us) for state in states)
 
-    def reclaim(self, sources: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
+    def reclaim(self, streams: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
         recovered: list[Recovery] = []
-        for source in sources:
-            recovered += self.find(source).recover(limit - len(recovered), now_us)
-        return Reclaimed(tuple(recovered), self.needs_reclaim(sources, now_us))
+        for stream in streams:
+            recovered += self.find(stream).recover(limit - len(recovered), now_us)
+        return Reclaimed(tuple(recovered), self.needs_reclaim(streams, now_us))
 
-    def next_due(self, sources: Sequence[Stream]) -> tuple[int, StreamState] | None:
+    def next_due(self, streams: Sequence[Stream]) -> tuple[int, StreamState] | None:
         """When something is due, and where."""
-        streams = [self.find(source) for source in sources]
-        due = [(stream.due[0][0], stream) for stream in streams if stream.due]
+        states = [self.find(stream) for stream in streams]
+        due = [(state.due[0][0], state) for state in states if state.due]
         return min(due, key=lambda pair: pair[0], default=None)
 
-    def promote(self, sources: Sequence[Stream], limit: int, now_us: int) -> Promoted:
+    def promote(self, streams: Sequence[Stream], limit: int, now_us: int) -> Promoted:
         promoted = 0
-        while due := self.next_due(sources):
-            due_us, stream = due
+        while due := self.next_due(streams):
+            due_us, state = due
             if due_us > now_us or promoted == limit:
                 return Promoted(promoted, max(due_us - now_us, 0))
-            stream.promote(now_us)
+            state.promote(now_us)
             promoted += 1
         return Promoted(promoted, None)
 
@@ -191,7 +193,7 @@ class StoreState:
         return any(seen.until_us <= now_us for seen in self.workers.values()) or any(
             passed_in(table, now_us)
             for stream in self.streams.values()
-            for table in (stream.marks, stream.keys, stream.producers)
+            for table in (stream.end_records, stream.keys, stream.producers)
         )
 
     def prune(self, limit: int, now_us: int) -> int:
@@ -270,12 +272,12 @@ class StoreState:
         return sorted(wanted, key=lambda each: each.stream.name)
 
     def keep_topics(
-        self, streams: Sequence[Stream], wishes: Mapping[str, bool], limit: int, now_us: int
+        self, streams: Sequence[Stream], wants_order: Mapping[str, bool], limit: int, now_us: int
     ) -> KeptTopics:
-        """`wishes`: whether the member wants its group to be ordered, by the name of the group's stream."""
+        """`wants_order`: whether the member wants a group to be ordered, by the name of its stream."""
         groups = [self.group(stream) for stream in streams if stream.kind == "group"]
         for group in groups:
-            group.note_member(now_us, wants_order=wishes.get(group.stream.name))
+            group.note_member(now_us, wants_order=wants_order.get(group.stream.name))
         topics = {stream.topic: self.topic(stream) for stream in streams}.values()
         kept = [topic.kept(topic.trim(limit, now_us), now_us) for topic in topics]
         return KeptTopics(

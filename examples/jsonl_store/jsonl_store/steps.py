@@ -41,7 +41,7 @@ from headrace.store import (
     WorkerInfo,
 )
 
-from .state import StoreState, Wish
+from .state import ClaimLimits, StoreState
 
 T = TypeVar("T")
 
@@ -135,15 +135,15 @@ class Append(Step[list[Answer]], frozen=True):
 
 
 class ClaimMessages(Step[list[Claim]], frozen=True):
-    sources: list[Stream]
+    streams: list[Stream]
     consumer: str
-    wish: Wish
+    limits: ClaimLimits
 
     def apply(self, state: StoreState, now_us: int) -> list[Claim]:
-        return state.claim(self.sources, self.wish, self.consumer, now_us)
+        return state.claim(self.streams, self.limits, self.consumer, now_us)
 
     def is_idle(self, state: StoreState, now_us: int) -> bool:
-        return not state.is_claimable(self.sources, self.wish)
+        return not state.is_claimable(self.streams, self.limits)
 
 
 class Settle(Step[list[Verdict]], frozen=True):
@@ -181,29 +181,29 @@ class Renew(Step[list[Renewal]], frozen=True):
 
 
 class Reclaim(Step[Reclaimed], frozen=True):
-    sources: list[Stream]
+    streams: list[Stream]
     limit: int
     restart: bool
 
     def apply(self, state: StoreState, now_us: int) -> Reclaimed:
         if self.restart:
-            for source in self.sources:
-                state.make(source).restart_leases(now_us)
-        return state.reclaim(self.sources, self.limit, now_us)
+            for stream in self.streams:
+                state.make(stream).restart_leases(now_us)
+        return state.reclaim(self.streams, self.limit, now_us)
 
     def is_idle(self, state: StoreState, now_us: int) -> bool:
-        return not self.restart and not state.needs_reclaim(self.sources, now_us)
+        return not self.restart and not state.needs_reclaim(self.streams, now_us)
 
 
 class Promote(Step[Promoted], frozen=True):
-    sources: list[Stream]
+    streams: list[Stream]
     limit: int
 
     def apply(self, state: StoreState, now_us: int) -> Promoted:
-        return state.promote(self.sources, self.limit, now_us)
+        return state.promote(self.streams, self.limit, now_us)
 
     def is_idle(self, state: StoreState, now_us: int) -> bool:
-        due = state.next_due(self.sources)
+        due = state.next_due(self.streams)
         return due is None or due[0] > now_us
 
 
@@ -276,11 +276,11 @@ class Reset(Step[bool], frozen=True):
 
 class KeepTopics(Step[KeptTopics], frozen=True):
     streams: list[Stream]
-    wishes: dict[str, bool]
+    wants_order: dict[str, bool]
     limit: int
 
     def apply(self, state: StoreState, now_us: int) -> KeptTopics:
-        return state.keep_topics(self.streams, self.wishes, self.limit, now_us)
+        return state.keep_topics(self.streams, self.wants_order, self.limit, now_us)
 
 
 # --- steering -----------------------------------------------------------------------------------------------
@@ -297,20 +297,20 @@ class Pause(Step[None], frozen=True):
 class Cancel(Step[CancelAnswer], frozen=True):
     stream: Stream
     id: str
-    mark_us: int
+    ttl_us: int
 
     def apply(self, state: StoreState, now_us: int) -> CancelAnswer:
-        return state.find(self.stream).cancel(self.id, self.mark_us, now_us)
+        return state.find(self.stream).cancel(self.id, self.ttl_us, now_us)
 
 
 class Purge(Step[int], frozen=True):
     stream: Stream
-    mark_us: int
+    ttl_us: int
     limit: int
-    marks: int
+    end_records: int
 
     def apply(self, state: StoreState, now_us: int) -> int:
-        return state.find(self.stream).purge(self.mark_us, self.limit, self.marks, now_us)
+        return state.find(self.stream).purge(self.ttl_us, self.limit, self.end_records, now_us)
 
 
 class Replay(Step[list[ReplayAnswer]], frozen=True):

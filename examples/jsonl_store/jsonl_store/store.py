@@ -15,7 +15,7 @@ from typing import TypeVar
 import msgspec
 
 from headrace.store import (
-    PURGED_MARKS,
+    PURGED_END_RECORDS,
     Answer,
     BackendUnavailable,
     Batch,
@@ -61,7 +61,7 @@ from headrace.store import (
 from . import steps
 from .journal import Journal
 from .looking import counts_of, end_of, page_of_dead, page_of_records, record_of, record_of_topic
-from .state import StoreState, Wish
+from .state import ClaimLimits, StoreState
 from .topic import TopicState
 from .waiting import Changes
 
@@ -152,8 +152,8 @@ class JsonlStore(Store):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
-        return self._make(steps.DeclareStream(source, lease_us))
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
+        return self._make(steps.DeclareStream(stream, lease_us))
 
     async def remove_stream(self, stream: Stream) -> bool:
         return self._make(steps.RemoveStream(stream))
@@ -163,7 +163,7 @@ class JsonlStore(Store):
 
     async def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -171,8 +171,8 @@ class JsonlStore(Store):
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        wish = Wish(next(self._turns), limit, suspects, limit if children is None else children)
-        step = steps.ClaimMessages(list(sources), consumer, wish)
+        limits = ClaimLimits(next(self._turns), limit, suspects, limit if children is None else children)
+        step = steps.ClaimMessages(list(streams), consumer, limits)
         until = monotonic() + wait
         while True:
             claims = self.journal.make(step)  # rings for nobody: claims must not wake each other
@@ -202,15 +202,15 @@ class JsonlStore(Store):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         stepped_us = self._watch.step_us(self._clock.now_us(), self._clock.elapsed_us())
         restart = after_outage or stepped_us != 0
-        reclaimed = self._make(steps.Reclaim(list(sources), limit, restart))
+        reclaimed = self._make(steps.Reclaim(list(streams), limit, restart))
         return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
-        return self._make(steps.Promote(list(sources), limit))
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
+        return self._make(steps.Promote(list(streams), limit))
 
     async def prune(self, *, limit: int) -> int:
         return self._make(steps.Prune(limit))
@@ -292,8 +292,8 @@ class JsonlStore(Store):
 
     async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         names = {stream.name for stream in groups}
-        wishes = {name: ordered for name, ordered in self._wants_order.items() if name in names}
-        return self._make(steps.KeepTopics(list(groups), wishes, limit))
+        wants_order = {name: ordered for name, ordered in self._wants_order.items() if name in names}
+        return self._make(steps.KeepTopics(list(groups), wants_order, limit))
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
         with self._state() as (state, now_us):
@@ -329,8 +329,8 @@ class JsonlStore(Store):
             if not self._waited[stream, id]:
                 del self._waited[stream, id]
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        return self._make(steps.Cancel(stream, id, mark_us))
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        return self._make(steps.Cancel(stream, id, ttl_us))
 
     # --- look and steer ----------------------------------------------------------------------------------
 
@@ -366,8 +366,10 @@ class JsonlStore(Store):
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         self._make(steps.Pause(stream, paused))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
-        return self._make(steps.Purge(stream, mark_us, limit, marks))
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
+        return self._make(steps.Purge(stream, ttl_us, limit, end_records))
 
     async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100

@@ -7,10 +7,10 @@ from itertools import islice, takewhile
 import msgspec
 
 from headrace.store import (
-    BRIEF_MARK_US,
+    BRIEF_TTL_US,
     CRASH_LIMIT,
     CRASHED,
-    EXPIRED_MARK_US,
+    EXPIRED_TTL_US,
     FRESH,
     PRODUCER_TTL_US,
     Answer,
@@ -40,7 +40,7 @@ from headrace.store import (
     Verdict,
 )
 
-from .entry import Entry, KeyHolder, LastBatch, Mark
+from .entry import EndRecord, Entry, KeyHolder, LastBatch
 from .messages import WAITING, Messages, passed_in
 
 
@@ -78,7 +78,7 @@ class StreamState(Messages):
             if self.in_lanes() + self.waiting(JobStatus.SCHEDULED) - makes_room >= limit:
                 return Answer(id, "full")
         if message.unique:
-            self._take_key(message.unique, id, message.mark_us, now_us)
+            self._take_key(message.unique, id, message.expired_ttl_us, now_us)
         self._add(message, now_us)
         return Answer(id)
 
@@ -227,8 +227,8 @@ class StreamState(Messages):
         self._queue(entry, now_us)
 
     def prune(self, limit: int, now_us: int) -> int:
-        tables: list[dict[str, Mark] | dict[str, KeyHolder] | dict[str, LastBatch]]
-        tables = [self.marks, self.keys, self.producers]
+        tables: list[dict[str, EndRecord] | dict[str, KeyHolder] | dict[str, LastBatch]]
+        tables = [self.end_records, self.keys, self.producers]
         passed = [(table, key) for table in tables for key in passed_in(table, now_us)][:limit]
         for table, key in passed:
             del table[key]
@@ -240,25 +240,25 @@ class StreamState(Messages):
         self.paused = paused
         self.around.announce(PauseNotice(self.stream, paused))
 
-    def cancel(self, id: str, mark_us: int, now_us: int) -> CancelAnswer:
+    def cancel(self, id: str, ttl_us: int, now_us: int) -> CancelAnswer:
         entry = self.entries.get(id)
         if entry is None or entry.status is JobStatus.DEAD or entry.expired(now_us):
             return CancelAnswer.GONE
         if entry.status is JobStatus.RUNNING:
-            entry.cancelled_for_us = mark_us
+            entry.cancelled_for_us = ttl_us
             self.around.announce(CancelNotice(self.stream, id))
-            return CancelAnswer.TOLD
+            return CancelAnswer.REQUESTED
         self._take_out(entry)
-        self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+        self._end(entry, JobStatus.CANCELLED, ttl_us, now_us)
         return CancelAnswer.REMOVED
 
-    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+    def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         for purged in range(limit):
             entry = self._next_waiting()
             if entry is None:
                 return purged
             self._take_out(entry)
-            self._end_purged(entry, mark_us, marks, now_us)
+            self._end_purged(entry, ttl_us, end_records, now_us)
         return limit
 
     def _next_waiting(self) -> Entry | None:
@@ -268,14 +268,14 @@ class StreamState(Messages):
             return fronts[0]
         return self.by_turn[self.due[0][1]] if self.due else None
 
-    def _end_purged(self, entry: Entry, mark_us: int, marks: int, now_us: int) -> None:
+    def _end_purged(self, entry: Entry, ttl_us: int, end_records: int, now_us: int) -> None:
         status = JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED
         left, since_us = self.purged
-        if since_us + mark_us <= now_us:
+        if since_us + ttl_us <= now_us:
             left, since_us = 0, now_us
-        # Who waits for it is known to other processes alone: a short mark tells them all.
-        ttl_us = mark_us if left < marks else min(mark_us, BRIEF_MARK_US)
-        self.purged = left + (left < marks), since_us
+        # Other processes may wait for it. A short end record tells all of them.
+        ttl_us = ttl_us if left < end_records else min(ttl_us, BRIEF_TTL_US)
+        self.purged = left + (left < end_records), since_us
         self._end(entry, status, ttl_us, now_us)
 
     def replay(self, id: str, now_us: int) -> ReplayAnswer:
@@ -286,7 +286,7 @@ class StreamState(Messages):
         if unique and unique.until == "finished":
             if self.owner(unique.key, now_us):
                 return ReplayAnswer.DUPLICATE
-            self._take_key(unique, id, EXPIRED_MARK_US, now_us)
+            self._take_key(unique, id, EXPIRED_TTL_US, now_us)
         del self.dead[id]
         entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0
         entry.reason = entry.failure = None

@@ -23,7 +23,7 @@ from headrace.store import (
     UnknownEvent,
 )
 
-from .entry import Entry, Mark
+from .entry import EndRecord, Entry
 from .messages import Surroundings
 from .stream import StreamState
 
@@ -124,7 +124,7 @@ class TopicState(StreamState):
     def in_use(self) -> bool:
         return super().in_use or bool(self.log.events or self.groups)
 
-    def find(self, id: str, now_us: int) -> Entry | Mark | None:
+    def find(self, id: str, now_us: int) -> Entry | EndRecord | None:
         event = self.log.find(id)
         if event is None:
             return super().find(id, now_us)

@@ -49,14 +49,14 @@ class Admin:
         registry: Registry,
         *,
         encode: Encode,
-        mark_ttl: float,
+        end_record_ttl: float,
         codec: Codec | None = None,
     ) -> None:
         self._app_loop = app_loop
         self._registry = registry
         self._encode = encode
         self._codec = codec
-        self._mark_us = microseconds(mark_ttl)
+        self._ttl_us = microseconds(end_record_ttl)
 
     @property
     def _backend(self) -> StreamRouter:
@@ -64,7 +64,7 @@ class Admin:
 
     @property
     def _steering(self) -> Steering:
-        return Steering(self._backend, self._mark_us)
+        return Steering(self._backend, self._ttl_us)
 
     # --- looking -----------------------------------------------------------------------------------------
 

@@ -21,15 +21,15 @@ STEP = 200
 
 
 class Steering:
-    """`mark_us` is how long the store remembers a job that was cancelled."""
+    """`ttl_us` is how long the store remembers a job that was cancelled."""
 
-    def __init__(self, store: StreamRouter, mark_us: int) -> None:
+    def __init__(self, store: StreamRouter, ttl_us: int) -> None:
         self._store = store
-        self._mark_us = mark_us
+        self._ttl_us = ttl_us
 
     async def purge(self, stream: Stream) -> Counted:
         steps, total = RepeatableSteps(), 0
-        purge = partial(self._store.purge, stream, mark_us=self._mark_us, limit=STEP)
+        purge = partial(self._store.purge, stream, ttl_us=self._ttl_us, limit=STEP)
         while ended := await steps.take(purge):
             total += ended
         return steps.counted(total)
@@ -59,7 +59,7 @@ class Steering:
 
     async def _cancelled(self, record: Record) -> bool:
         steps, stream, id = RepeatableSteps(), record.stream, record.id
-        answer = await steps.take(lambda: self._store.cancel(stream, id, mark_us=self._mark_us))
+        answer = await steps.take(lambda: self._store.cancel(stream, id, ttl_us=self._ttl_us))
         if answer is CancelAnswer.GONE and steps.doubt and not record.status.over:
             now = await steps.take(lambda: self._store.get(stream, id))
             return now is not None and now.status is JobStatus.CANCELLED

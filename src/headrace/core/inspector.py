@@ -10,11 +10,11 @@ from headrace.core.records.answers import DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
 #: The most end records that purges of a stream leave within the time for which such records are kept.
-PURGED_MARKS = 10_000
+PURGED_END_RECORDS = 10_000
 
-#: Microseconds for which a store keeps the end records beyond `PURGED_MARKS`, if it does not know the
+#: Microseconds for which a store keeps the end records beyond `PURGED_END_RECORDS`, if it does not know the
 #: waiters.
-BRIEF_MARK_US = 60 * 1_000_000
+BRIEF_TTL_US = 60 * 1_000_000
 
 
 class Inspector(ABC):
@@ -65,13 +65,15 @@ class Inspector(ABC):
         """Hand out nothing from this stream until it is resumed. Announced as a `PauseNotice`; repeatable."""
 
     @abstractmethod
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         """End at most `limit` queued, scheduled and retrying messages as cancelled, in one step: unique keys
         released, waiters woken. Answers how many; 0: nothing is left. Running and dead ones stay.
 
-        End records are kept for `mark_us`, but within that time only about `marks` of them for the stream, so
-        that a million purged messages do not fill the store for as long. The other messages leave no end
-        record, or one for a minute; a caller that waits for one of them still gets its end."""
+        End records are kept for `ttl_us`, but within that time only about `end_records` of them for the
+        stream, so that a million purged messages do not fill the store for as long. The other messages leave
+        no end record, or one for a minute; a caller that waits for one of them still gets its end."""
 
     @abstractmethod
     async def dead_letters(

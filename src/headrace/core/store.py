@@ -170,8 +170,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         """
 
     @abstractmethod
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
-        """Make the source claimable and store its lease, which belongs to the stream and holds for all.
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
+        """Make the stream claimable and store its lease, which belongs to the stream and holds for all.
 
         Answers the lease from before when it was another; the change is then announced by a control message.
         When a lease is shortened, `reclaim` uses the old one until it would have run out, so that the holder
@@ -196,18 +196,18 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         A message goes to its lane, or to `scheduled` when it is due in the future. `duplicate` when the id is
         still known (waiting, running, dead, or in an end record) or its unique key is held; the answer names
         the message that has the id or the key. An expired owner of the key is ended in this step, with an end
-        record for the message's `mark_us` and its waiters woken, and the message takes the key. Otherwise
-        `full` when as many are queued and scheduled as the limit allows (retrying ones do not count), or when
-        the store has no memory left for new ones. A repeat of the producer's last batch number changes
-        nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from the moment the
-        message could first run. Works for streams that are not declared yet. A sealed part raises `Moved`;
-        see `core/rules/layout.py`.
+        record for the message's `expired_ttl_us` and its waiters woken, and the message takes the key.
+        Otherwise `full` when as many are queued and scheduled as the limit allows (retrying ones do not
+        count), or when the store has no memory left for new ones. A repeat of the producer's last batch
+        number changes nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from
+        the moment the message could first run. Works for streams that are not declared yet. A sealed part
+        raises `Moved`; see `core/rules/layout.py`.
         """
 
     @abstractmethod
     async def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -219,7 +219,7 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         seconds, or sooner when `wake` was called for this consumer.
 
         Order: at most `suspects` from the suspect lanes, then returned, then high, normal, low over all
-        sources. Every tenth claim takes the priorities from the bottom, so that none starves. Sources take
+        streams. Every tenth claim takes the priorities from the bottom, so that none starves. Streams take
         turns within a lane. At most `children` of all these are child work (None: as many as there are). In
         each lane child work and the rest each have their own order and take turns to go first. A claim
         without child work waits as if there were none. Nothing is taken from a paused stream. Releases unique
@@ -264,11 +264,11 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
 
     @abstractmethod
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         """Take messages whose lease ran out from workers that are gone, at most `limit` in one step.
 
-        One scan in `every_us` is enough for all workers that serve these sources. A worker that asks sooner
+        One scan in `every_us` is enough for all workers that serve these streams. A worker that asks sooner
         gets `others_turn`, and nothing is done; a store for which a scan costs next to nothing may scan all
         the same. A scan that has begun goes on without a new turn. A store that knows which workers are gone
         may scan only their streams, and the other streams less often.
@@ -284,7 +284,7 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         """
 
     @abstractmethod
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         """Queue at most `limit` scheduled and retrying messages that are due, the earliest first."""
 
     @abstractmethod
@@ -321,8 +321,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         process."""
 
     @abstractmethod
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        """End a waiting message as cancelled, with an end record for `mark_us`, or announce the cancellation
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        """End a waiting message as cancelled, with an end record for `ttl_us`, or announce the cancellation
         to the worker that runs it. An expired message counts as gone. Repeatable."""
 
 

@@ -218,7 +218,7 @@ def build_intake(
         claims.served.queues,
         plan.registry.schedules.values(),
         emitter=plan.emitter,
-        mark_us=microseconds(plan.options.mark_ttl),
+        expired_ttl_us=microseconds(plan.options.end_record_ttl),
     )
     fired = (schedule_runner,) if plan.fires else ()
     return IntakeParts(subscriptions, schedule_runner, (*queue_readers, subscriptions, *fired))

@@ -14,4 +14,4 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     lease: float
     grace: float
     max_payload: int
-    mark_ttl: float
+    end_record_ttl: float

@@ -45,9 +45,9 @@ class CheckedCall(msgspec.Struct, frozen=True, gc=False):
 class JobEncoder:
     """Makes messages: encodes the arguments once, checks the size and applies the options of the call."""
 
-    def __init__(self, *, clock: TimeSource, max_payload: int, mark_ttl: float) -> None:
+    def __init__(self, *, clock: TimeSource, max_payload: int, end_record_ttl: float) -> None:
         self._clock = clock
-        self._mark_us = microseconds(mark_ttl)
+        self._expired_ttl_us = microseconds(end_record_ttl)
         self._max_payload = max_payload
 
     def encode(self, call: Call[Any], declared: Declared) -> tuple[Stream, Message]:
@@ -117,7 +117,7 @@ class JobEncoder:
             unique=_unique_key(call, declared),
             fresh=options.job_id is UNSET,
             child=declared.child,
-            mark_us=self._mark_us,
+            expired_ttl_us=self._expired_ttl_us,
         )
 
 

@@ -51,10 +51,10 @@ class Jobs:
         self.tasks: dict[str, Task[Any, Any]] = {}
         self._declared: dict[str, Declared] = {}
         self._encoder = JobEncoder(
-            clock=parts.app_loop.clock, max_payload=parts.max_payload, mark_ttl=result_ttl
+            clock=parts.app_loop.clock, max_payload=parts.max_payload, end_record_ttl=result_ttl
         )
         self.lookup: JobLookup = JobLookup(
-            app_loop=parts.app_loop, declared=self._declared, codec=parts.codec, mark_ttl=result_ttl
+            app_loop=parts.app_loop, declared=self._declared, codec=parts.codec, end_record_ttl=result_ttl
         )
 
     def declare(

@@ -28,12 +28,17 @@ class JobLookup:
     """Serves `Job` handles. Without a queue, a job is looked up in every queue that the store knows."""
 
     def __init__(
-        self, *, app_loop: AppLoop, declared: Mapping[str, Declared], codec: Codec | None, mark_ttl: float
+        self,
+        *,
+        app_loop: AppLoop,
+        declared: Mapping[str, Declared],
+        codec: Codec | None,
+        end_record_ttl: float,
     ) -> None:
         self._app_loop = app_loop
         self._declared = declared
         self._codec = codec
-        self._mark_us = microseconds(mark_ttl)
+        self._ttl_us = microseconds(end_record_ttl)
 
     async def find(self, id: str, queue: str | None, timeout: float | None = None) -> Record | None:
         """What the store knows of a job. While it cannot be reached, this is repeated for up to `timeout`
@@ -97,5 +102,5 @@ class JobLookup:
             if record is None:
                 return False
             queue = record.stream.name
-        answer = await self._app_loop.backend.cancel(queue_stream(queue), id, mark_us=self._mark_us)
+        answer = await self._app_loop.backend.cancel(queue_stream(queue), id, ttl_us=self._ttl_us)
         return answer is not CancelAnswer.GONE

@@ -68,7 +68,7 @@ async def test_a_server_that_tells_nothing_is_examined_all_the_same(server: Serv
     found = await examine(f"redis://app:secret@{HOST}:{server.port}")
     assert found.level("server") == WARN
     assert found.level("memory") == WARN
-    assert found["persistence"].text == "not told"
+    assert found["persistence"].text == "not known"
     assert found.level("latency") == OK
 
 

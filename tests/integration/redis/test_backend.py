@@ -46,11 +46,14 @@ from headrace.stores import open_store
 from headrace.stores.redis import scripts
 from headrace.stores.redis.client import connection
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.intake import reader
-from headrace.stores.redis.intake.reader import ClaimReader
+from headrace.stores.redis.intake import poll, reader
+from headrace.stores.redis.intake.blocking_read import BlockingRead
 from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
+from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.store import RedisStore
-from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
+from headrace.stores.redis.stream_scripts import StreamScripts
+from headrace.stores.redis.verbs import promotion
+from headrace.stores.redis.verbs.workers import WorkerEntry, encode_worker
 from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
@@ -203,7 +206,7 @@ async def test_what_came_since_a_vain_wait_is_claimed_within_the_bytes_of_a_clai
     for number, source in enumerate(sources, 1):
         message = Message(new_id(), "greet", bytes(900_000))
         await bench.backend.append(Batch(source, "producer", number, [message]))
-    await wait_until(lambda: time.monotonic() > waited_until + 2 * reader.FRESH)
+    await wait_until(lambda: time.monotonic() > waited_until + 2 * reader.IDLE_FOR)
     assert 1 <= len(await bench.backend.claim(sources, **wanted, wait=LONG)) <= 5
 
 
@@ -221,7 +224,7 @@ async def test_a_lane_that_was_left_out_is_read_as_any_other_once_it_is_wanted(
 async def test_jobs_that_come_alone_are_claimed_without_a_script(
     bench: Bench, redis_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FRESH", LONG)
+    monkeypatch.setattr(reader, "IDLE_FOR", LONG)
     assert await _come_alone(bench) == 1
     before = calls_of(redis_server, "evalsha")
     assert [await _come_alone(bench) for _ in range(3)] == [1, 1, 1]
@@ -231,7 +234,8 @@ async def test_jobs_that_come_alone_are_claimed_without_a_script(
 async def test_what_comes_together_after_one_that_came_alone_is_claimed_together(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FRESH", LONG)
+    monkeypatch.setattr(poll, "FRESH", LONG)
+    monkeypatch.setattr(reader, "IDLE_FOR", LONG)
     monkeypatch.setattr(reader, "LULL", 0.25)
     await _come_alone(bench)
     await bench.add(50)
@@ -253,7 +257,7 @@ async def _come_alone(bench: Bench) -> int:
 
 async def _read_for_nobody(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Messages that a blocking read brings after its caller was cancelled."""
-    monkeypatch.setattr(ClaimReader, "_unblock", lambda self: None)
+    monkeypatch.setattr(BlockingRead, "unblock", lambda self: None)
     waiting = asyncio.create_task(bench.claim(wait=LONG))
     await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     waiting.cancel()
@@ -286,7 +290,7 @@ async def test_what_a_read_took_whose_caller_is_gone_is_offered_again_when_its_a
     proxy.lose_reply(to=b"BLOCK")
     async with opened(redis_server.url, far.namespace) as near:
         await far.claim()
-        monkeypatch.setattr(ClaimReader, "_unblock", lambda self: None)
+        monkeypatch.setattr(BlockingRead, "unblock", lambda self: None)
         waiting = asyncio.create_task(far.claim(wait=LONG))
         await wait_until(lambda: far.is_blocked(), message="the claim blocks")
         waiting.cancel()
@@ -355,7 +359,7 @@ async def test_what_came_while_the_process_stood_still_and_belongs_to_others_by_
 async def test_forgotten_scripts_are_loaded_again(
     bench: Bench, redis_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FRESH", LONG)  # one claim brings all, on a busy machine too
+    monkeypatch.setattr(poll, "FRESH", LONG)  # one claim brings all, on a busy machine too
     redis_server.command("SCRIPT", "FLUSH")
     ids = await bench.add(1200)
     redis_server.command("SCRIPT", "FLUSH")
@@ -579,7 +583,7 @@ async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(b
         await wait_until(has_turn)
     queues = tuple(source.name for source in sources)
     seen = WorkerEntry(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))
-    await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_seen(seen))
+    await backend._store.command("HSET", backend._store.keys.workers, "gone", encode_worker(seen))
     await wait_until(has_turn)
     assert await backend.prune(limit=10) == 1
     await bench.age(60)
@@ -691,14 +695,17 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
     claims = await bench.claim()
     await bench.settle(Retry(claims[0].state, 1), *claims)
     steps: list[int] = []
-    promote = bench.backend._promote
+    promote = promotion._promote
 
-    async def counted(*args: object) -> tuple[int, int]:
-        number, next_in = await promote(*args)
-        steps.append(number)
-        return number, next_in
+    async def counted(
+        store: RedisServer, queue: StreamScripts, limit: int
+    ) -> tuple[int, int] | BackendUnavailable:
+        answer = await promote(store, queue, limit)
+        assert isinstance(answer, tuple)
+        steps.append(answer[0])
+        return answer
 
-    monkeypatch.setattr(bench.backend, "_promote", counted)
+    monkeypatch.setattr(promotion, "_promote", counted)
     while (await bench.backend.promote([SOURCE], limit=100)).next_in_us is not None:
         pass
     assert [number for number in steps if number] == [3, 3]
@@ -709,7 +716,7 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
     assert {letter.id for letter in page} == {message.id for message in large}
     ids = [message.id for message in large]
     assert await bench.backend.replay(STREAM, ids) == [ReplayAnswer.REPLAYED] * 6
-    purged = [await bench.backend.purge(STREAM, mark_us=0, limit=100) for _ in range(3)]
+    purged = [await bench.backend.purge(STREAM, ttl_us=0, limit=100) for _ in range(3)]
     assert purged == [3, 3, 0]
 
 
@@ -772,7 +779,7 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     done, kept, cancelled, dead, retried, told = await bench.claim()
     waiting = asyncio.create_task(bench.backend.wait_for_end(STREAM, done.id, None))
     await bench.backend.wait_for_end(STREAM, kept.id, 0.001)
-    await bench.backend.cancel(STREAM, told.id, mark_us=SECOND)
+    await bench.backend.cancel(STREAM, told.id, ttl_us=SECOND)
     reports = [Report(claim, 0.5, "half") for claim in (done, kept, cancelled, dead, retried, told)]
     await bench.backend.report_progress(reports)
     await wait_until(lambda: _is_watched(bench, done.id), message="somebody waits")
@@ -784,7 +791,7 @@ async def test_nothing_of_a_job_is_left_without_a_time_to_live(bench: Bench) -> 
     await bench.settle(Retry(retried.state.failed(TrailEntry(1, "failed", "worker")), 60 * SECOND), retried)
     await bench.settle(Released(), told)
     await bench.backend.discard(STREAM, [dead.id])
-    assert await bench.backend.purge(STREAM, mark_us=SECOND, limit=100) == 2
+    assert await bench.backend.purge(STREAM, ttl_us=SECOND, limit=100) == 2
     await beat(bench.backend, WorkerInfo("worker", "host", 1, 1, ("work",), 10))
     await leave(bench.backend, "worker", STREAM)
     lasting = [key for key in await _keys(bench) if await bench.command("PTTL", key) == -1]

@@ -386,7 +386,7 @@ async def test_nothing_but_what_stays_is_left(events: Events) -> None:
     [first, *_] = await events.claim()
     dead = Dead(first.state, DeadReason.EXHAUSTED, Failure("Error", "no"))
     await events.backend.settle([Settlement(first, dead)])
-    while await events.backend.purge(GROUP, mark_us=SECOND, limit=100):
+    while await events.backend.purge(GROUP, ttl_us=SECOND, limit=100):
         pass
     await leave(events.backend, "worker", GROUP)
     letters = await events.backend.dead_letters(GROUP, only=DeadFilter())

@@ -154,8 +154,8 @@ async def test_a_reader_is_let_in_and_refused_as_soon_as_it_changes_anything(
                 await act()
         for change in (
             lambda: backend.pause(QUEUE, paused=True),
-            lambda: backend.purge(QUEUE, mark_us=0, limit=10),
-            lambda: backend.cancel(QUEUE, id, mark_us=0),
+            lambda: backend.purge(QUEUE, ttl_us=0, limit=10),
+            lambda: backend.cancel(QUEUE, id, ttl_us=0),
         ):
             with pytest.raises(BackendUnavailable, match="denies this user a right"):
                 await change()

@@ -297,7 +297,7 @@ async def test_a_running_job_is_cancelled_and_waited_for_without_memory(server: 
     await bench.add(2)
     first, second = await bench.claim()
     server.command("CONFIG", "SET", "maxmemory", "1mb")
-    assert await bench.backend.cancel(STREAM, first.id, mark_us=1) == "told"
+    assert await bench.backend.cancel(STREAM, first.id, ttl_us=1) == "requested"
     waiting = asyncio.create_task(bench.backend.wait_for_end(STREAM, second.id, 10))
     await wait_until(lambda: is_watched(bench, second.id))
     await bench.settle(DONE, second)

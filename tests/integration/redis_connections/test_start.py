@@ -82,7 +82,7 @@ async def everything(bench: Bench) -> None:
     assert (await ended).result == b"42"
     assert await bench.settle(Retry(failed.state.failed(TrailEntry(1, "failed", "worker")), 1), failed)
     assert await bench.settle(Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no")), dead)
-    assert await backend.cancel(STREAM, told.id, mark_us=HOUR) == "told"
+    assert await backend.cancel(STREAM, told.id, ttl_us=HOUR) == "requested"
     assert [letter.id for letter in await backend.dead_letters(STREAM, only=DeadFilter())] == [dead.id]
     assert await backend.replay(STREAM, [dead.id]) == ["replayed"]
     assert (await backend.get(STREAM, dead.id)).status is JobStatus.QUEUED
@@ -96,7 +96,7 @@ async def everything(bench: Bench) -> None:
     await backend.swap_schedules([establish(STREAM, "daily")])
     assert (await backend.counts(STREAM)).queued > 0
     assert len(list(await backend.messages(STREAM))) > 0
-    await backend.purge(STREAM, mark_us=HOUR, limit=100)
+    await backend.purge(STREAM, ttl_us=HOUR, limit=100)
     await backend.prune(limit=100)
     await leave(backend, "worker", STREAM)
     assert await backend.streams() == [STREAM]
@@ -176,7 +176,7 @@ async def test_a_server_that_may_forget_is_told_of_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(notices, "_said", set())
+    monkeypatch.setattr(notices, "_warned", set())
     with Server(require("redis-7.0"), directory=tmp_path, **options) as server, caplog.at_level(logging.INFO):
         for _ in range(2):
             backend = open_store(server.url)

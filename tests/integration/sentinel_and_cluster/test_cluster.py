@@ -25,7 +25,7 @@ from headrace.stores.redis.client import cluster_nodes, connection
 from headrace.stores.redis.client.cluster_slots import slot_of
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.health.permissions import rules_for
-from headrace.stores.redis.intake import cluster_readers, reader
+from headrace.stores.redis.intake import cluster_readers, poll
 from headrace.stores.redis.keys import GROUP
 from tests.integration.support.redis_bench import STREAM, Bench, opened
 from tests.integration.support.steady_load import Load
@@ -192,7 +192,7 @@ async def test_what_was_queued_unheard_is_found_by_the_next_look(
 async def test_what_several_queues_have_is_taken_in_equal_shares(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reader, "FRESH", 30.0)  # one claim brings all, on a busy machine too
+    monkeypatch.setattr(poll, "FRESH", 30.0)  # one claim brings all, on a busy machine too
     sources = [Stream("queue", name) for name in ("work", "a", "b")]
     for source in sources:
         await bench.backend.declare_stream(source, 15 * SECOND)

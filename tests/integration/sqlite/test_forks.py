@@ -14,7 +14,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.stores import open_store
-from headrace.stores.sqlite.connection import connection as connection_module
+from headrace.stores.sqlite.connection import forks
 from headrace.stores.sqlite.connection.connection import Connection
 
 STREAM = Stream("queue", "work")
@@ -87,7 +87,7 @@ def test_a_fork_waits_for_what_is_under_way(tmp_path: Path) -> None:
 def test_a_file_that_stayed_open_over_a_fork_is_not_used_in_the_child(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection_module, "FORK_PATIENCE", 0.01)
+    monkeypatch.setattr(forks, "PATIENCE", 0.01)
     connection = Connection(tmp_path / "jobs.db")
     with connection.in_use:  # for longer than a fork waits
         connection.open()

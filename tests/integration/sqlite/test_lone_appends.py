@@ -59,7 +59,7 @@ class WatchedFile(apsw.VFSFile):
 
 @pytest.fixture
 def disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[WatchedDisk]:
-    monkeypatch.setattr("headrace.stores.sqlite.threads.commit_times.SHORT", 1)  # also on a busy machine
+    monkeypatch.setattr("headrace.stores.sqlite.threads.writer.SHORT", 1)  # also on a busy machine
     default = apsw.vfs_names()[0]
     disk = WatchedDisk(default)
     yield disk
@@ -101,7 +101,7 @@ async def test_on_a_slow_disk_the_event_loop_does_not_wait(
     backend: Store, disk: WatchedDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await append_until_the_event_loop_writes(backend, disk)
-    monkeypatch.setattr("headrace.stores.sqlite.threads.commit_times.SHORT", 0.05)
+    monkeypatch.setattr("headrace.stores.sqlite.threads.writer.SHORT", 0.05)
     disk.seconds = 0.5
     await backend.append(batch())  # shows that it is slow
     await backend.append(batch())

@@ -71,7 +71,7 @@ async def produce(backend: StreamRouter, url: str) -> None:
     assert (await backend.get(QUEUE, cancelled.id)).status is JobStatus.QUEUED  # type: ignore[union-attr]
     assert await backend.wait_for_end(QUEUE, cancelled.id, 0.01) is None
     ended = asyncio.create_task(backend.wait_for_end(QUEUE, cancelled.id, LONG))
-    assert await backend.cancel(QUEUE, cancelled.id, mark_us=HOUR) is CancelAnswer.REMOVED
+    assert await backend.cancel(QUEUE, cancelled.id, ttl_us=HOUR) is CancelAnswer.REMOVED
     assert (await ended).status is JobStatus.CANCELLED  # type: ignore[union-attr]
     assert await backend.wait_for_end(QUEUE, cancelled.id, LONG)
     assert QUEUE in await backend.streams()
@@ -168,7 +168,7 @@ async def _recover(backend: StreamRouter, url: str) -> None:
         await backend.reclaim([JOBS], limit=10)
     await backend.append(_batch(QUEUE, Message(new_id(), "greet", b"")))
     for claim in claims[:1]:
-        await backend.cancel(QUEUE, claim.id, mark_us=HOUR)
+        await backend.cancel(QUEUE, claim.id, ttl_us=HOUR)
     waiting = asyncio.create_task(_claim(backend, JOBS, wait=LONG))
     for claim in await waiting:
         assert await backend.settle([Settlement(claim, DONE)]) == [Verdict.KEPT]

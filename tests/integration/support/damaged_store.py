@@ -92,7 +92,7 @@ async def fill(backend: StreamRouter) -> None:
         job("victim-late", lifetime_us=microseconds(DELAY)),
     )
     await backend.cancel(
-        WORK, (await _append(backend, WORK, job("victim-cancelled")))[0], mark_us=microseconds(3600)
+        WORK, (await _append(backend, WORK, job("victim-cancelled")))[0], ttl_us=microseconds(3600)
     )
     await _publish(backend)
     await backend.swap_schedules([establish(OTHER, "often")])

@@ -17,6 +17,7 @@ from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import Outcome, Settlement, Verdict
 from headrace.core.runtime.clock import SECOND
 from headrace.stores import open_store
+from headrace.stores.redis.intake.reader import ClaimReader
 from tests.support.redis_leases import age_leases
 from tests.support.servers import HOST, Reply, ask
 from tests.support.waiting import wait_until
@@ -69,7 +70,8 @@ class Bench:
 
     def is_blocked(self) -> bool:
         """Whether a claim waits at the server."""
-        return any(getattr(each, "_blocking", None) is not None for each in self.backend._readers.values())
+        readers = self.backend._readers.values()
+        return any(isinstance(each, ClaimReader) and each._blocked.wire is not None for each in readers)
 
     async def age(self, seconds: float) -> None:
         """Let what is held be held for so much longer. The server counts that on a clock of its own."""

@@ -74,7 +74,7 @@ class Bench:
             lease=LEASE,
             grace=0.0,
             max_payload=1000,
-            mark_ttl=60.0,
+            end_record_ttl=60.0,
         )
 
     def slots(self, size: int) -> Slots:

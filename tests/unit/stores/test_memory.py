@@ -184,7 +184,7 @@ async def test_what_was_cancelled_while_it_waited_is_let_go(delay_us: int) -> No
         for number in range(2000):
             message = Message(str(number), "greet", bytes(10_000), delay_us=delay_us)
             await backend.append(batch(message, number=number + 1))
-            await backend.cancel(STREAM, message.id, mark_us=0)
+            await backend.cancel(STREAM, message.id, ttl_us=0)
         held, _ = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

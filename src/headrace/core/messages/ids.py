@@ -20,6 +20,7 @@ GIVEN = re.compile(r"[!-z|~]{1,200}")  # printable, no space, no braces
 _SECOND_SHIFTS = tuple(range(45, 5, -5))
 _MILLISECONDS = [high + low for high in ALPHABET for low in ALPHABET]
 _NUMBER_SHIFTS = tuple(range(125, -1, -5))
+_TIME_LENGTH = 10
 _ANY = (ALPHABET * 8).encode()
 _WITH_VERSION = "".join(ALPHABET[0b01110 | byte & 1] for byte in range(256)).encode()
 _WITH_VARIANT = "".join(ALPHABET[0b01000 | byte & 0b10011] for byte in range(256)).encode()
@@ -63,7 +64,15 @@ def is_given_id(value: str) -> bool:
 
 def is_made_id(value: str) -> bool:
     """Whether `value` looks like an id that headrace made."""
-    return len(value) == len(_NUMBER_SHIFTS) and all(each in ALPHABET for each in value)
+    return len(value) == LENGTH and all(each in ALPHABET for each in value)
+
+
+def made_us(id: str) -> int:
+    """The time at which headrace made an id, in microseconds; 0: the id holds no time."""
+    milliseconds = 0
+    for character in id[:_TIME_LENGTH] if is_made_id(id) else "":
+        milliseconds = milliseconds * len(ALPHABET) + ALPHABET.index(character)
+    return milliseconds * 1000
 
 
 def _time_text(milliseconds: int) -> str:

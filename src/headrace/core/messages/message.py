@@ -33,7 +33,7 @@ ENVELOPE_ROOM = 64 * 1024
 # not visit a million waiting messages.
 
 #: Microseconds for which the end record of an expired message is kept by default.
-EXPIRED_MARK_US: Final = 3600 * 1_000_000
+EXPIRED_TTL_US: Final = 3600 * 1_000_000
 
 #: The most trail entries of a message; older ones are dropped.
 TRAIL_LENGTH = 20
@@ -96,10 +96,8 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     due_us: int = 0  # an absolute time; with a delay the later of the two holds
     lifetime_us: int = 0  # from the moment it could first run until it expires; 0: it never does
     unique: UniqueKey | None = None
-    fresh: bool = (
-        False  # its id is a new one of core/messages/ids.py, so that no store need look whether it is known
-    )
-    mark_us: int = EXPIRED_MARK_US  # how long the end record of an expired owner of its unique key is kept
+    fresh: bool = False  # its id was just made by `new_id`, so no store need look whether it is known
+    expired_ttl_us: int = EXPIRED_TTL_US  # of the end record of an expired owner of its unique key
     key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
     child: bool = False  # it runs in a child process, so only a worker with a free one is offered it
 

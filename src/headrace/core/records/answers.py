@@ -70,7 +70,7 @@ class CancelAnswer(StrEnum):
     """What `cancel` did."""
 
     REMOVED = "removed"  # it was waiting or scheduled and has ended as cancelled
-    TOLD = "told"  # it is running; the request is announced to its worker
+    REQUESTED = "requested"  # it is running; the request is announced to its worker
     GONE = "gone"  # it is over, or was never there
 
 
@@ -87,6 +87,9 @@ class DeadFilter(msgspec.Struct, frozen=True):
 
     task: str | None = None
     reason: DeadReason | None = None
+
+    def fits(self, task: str, reason: str | None) -> bool:
+        return self.task in (None, task) and self.reason in (None, reason)
 
 
 class Wanted(msgspec.Struct, frozen=True):

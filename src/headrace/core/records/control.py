@@ -9,46 +9,46 @@ from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import Layout
 
 
-class CancelNotice(msgspec.Struct, frozen=True):
+class CancelNotice(msgspec.Struct, frozen=True, array_like=True, tag="cancel"):
     """The cancellation of a running message was requested."""
 
     stream: Stream
     id: str
 
 
-class PauseNotice(msgspec.Struct, frozen=True):
+class PauseNotice(msgspec.Struct, frozen=True, array_like=True, tag="pause"):
     """A stream was paused or resumed."""
 
     stream: Stream
     paused: bool
 
 
-class DueNotice(msgspec.Struct, frozen=True):
+class DueNotice(msgspec.Struct, frozen=True, array_like=True, tag="due"):
     """A message was scheduled that is due sooner than all others of the stream."""
 
     stream: Stream
 
 
-class ScheduleNotice(msgspec.Struct, frozen=True):
+class ScheduleNotice(msgspec.Struct, frozen=True, array_like=True, tag="schedule"):
     """A schedule of this stream was added, paused, resumed or removed."""
 
     stream: Stream
 
 
-class LeaseNotice(msgspec.Struct, frozen=True):
+class LeaseNotice(msgspec.Struct, frozen=True, array_like=True, tag="lease"):
     """The lease of a stream was changed: workers renew their claims of it by the new one."""
 
     stream: Stream
     lease_us: int
 
 
-class LayoutNotice(msgspec.Struct, frozen=True):
+class LayoutNotice(msgspec.Struct, frozen=True, array_like=True, tag="layout"):
     """The layout of this stream was changed, or a change of it was proposed."""
 
     stream: Stream
 
 
-class MissedNotice(msgspec.Struct, frozen=True):
+class MissedNotice(msgspec.Struct, frozen=True, array_like=True, tag="missed"):
     """Control messages of any stream may have been missed: a worker should read the current state again."""
 
 

@@ -111,8 +111,12 @@ def numbers_in(after: str, count: int) -> tuple[int, ...]:
     except ValueError:
         numbers = ()
     if len(numbers) != count:
-        raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
+        raise wrong_place(after)
     return numbers
+
+
+def wrong_place(after: str) -> ConfigurationError:
+    return ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
 
 
 def rank(record: Record) -> tuple[int, int, str]:

@@ -159,6 +159,25 @@ class DeadLetter(msgspec.Struct, frozen=True):
         return f"<DeadLetter {self.id} of {self.task}, {self.reason}: {self.error_type} {self.error}>"
 
 
+def dead_letter_of(record: Record, *, reason: str = "") -> DeadLetter:
+    """The dead letter of a dead message. `reason`: its reason in words, if only a newer version knows it."""
+    failure, stream = record.failure or Failure("", ""), record.stream
+    return DeadLetter(
+        id=record.id,
+        task=record.task,
+        reason=record.reason or reason,
+        error=failure.error,
+        traceback=failure.traceback,
+        attempts=record.state.failures + record.state.crashes,
+        died_at=datetime_of(record.ended_us),
+        payload=record.body or b"",
+        error_type=failure.error_type,
+        queue=stream.name if stream.kind == "queue" else None,
+        topic=stream.topic if stream.kind == "group" else None,
+        group=stream.group if stream.kind == "group" else None,
+    )
+
+
 class Page(msgspec.Struct, Generic[T], frozen=True):
     """A part of a listing. `cursor` asks for the next part; None: there is none."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .topic import HUNGRY_BELOW, KEYS_DEFERRED_MOST
+from .topic import DRAWABLE_BELOW, KEYS_DEFERRED_MOST
 
 
 class DeferredKey(msgspec.Struct):
@@ -16,15 +16,15 @@ class DeferredKey(msgspec.Struct):
 
 
 class DeferredKeys:
-    """All deferred keys of a group. `hungry` are the keys of which more events can be drawn."""
+    """All deferred keys of a group. `drawable` are the keys of which more events can be drawn."""
 
-    def __init__(self, keys: dict[str, DeferredKey] | None = None, hungry: set[str] | None = None) -> None:
+    def __init__(self, keys: dict[str, DeferredKey] | None = None, drawable: set[str] | None = None) -> None:
         self.keys: dict[str, DeferredKey] = keys or {}
-        self.hungry: set[str] = hungry or set()
+        self.drawable: set[str] = drawable or set()
 
     def copy(self) -> DeferredKeys:
         keys = {key: DeferredKey(each.number, each.passed) for key, each in self.keys.items()}
-        return DeferredKeys(keys, set(self.hungry))
+        return DeferredKeys(keys, set(self.drawable))
 
     @property
     def too_many(self) -> bool:
@@ -43,8 +43,8 @@ class DeferredKeys:
         return max(min(sum(each.passed for each in self.keys.values()), between), 0)
 
     def start(self) -> int:
-        """The number from which events of hungry keys are read."""
-        return min(self.keys[key].number for key in self.hungry)
+        """The number from which events of drawable keys are read."""
+        return min(self.keys[key].number for key in self.drawable)
 
     def is_due(self, key: str, number: int, start: int) -> bool:
         """Whether the event is the next of a deferred key, when all events from `start` on were read."""
@@ -55,9 +55,9 @@ class DeferredKeys:
         self.keys.setdefault(key, DeferredKey(number)).passed += 1
 
     def note_room(self, key: str, parked: int) -> bool:
-        """Note how many events of a key are parked now; answers whether that made the key hungry."""
-        if key in self.keys and key not in self.hungry and parked < HUNGRY_BELOW:
-            self.hungry.add(key)
+        """Note how many events of a key are parked now; answers whether that made the key drawable."""
+        if key in self.keys and key not in self.drawable and parked < DRAWABLE_BELOW:
+            self.drawable.add(key)
             return True
         return False
 
@@ -72,12 +72,12 @@ class DeferredKeys:
     def stop_at(self, key: str, number: int) -> None:
         """Note that for now only events of the key before this one can be drawn."""
         self.keys[key].number = number
-        self.hungry.discard(key)
+        self.drawable.discard(key)
 
     def looked_up_to(self, number: int, position: int) -> None:
-        """Note that all events of hungry keys up to a number were met; a key that has reached the position is
-        no longer deferred."""
-        for key in list(self.hungry):
+        """Note that all events of drawable keys up to a number were met. A key that has reached the position
+        is no longer deferred."""
+        for key in list(self.drawable):
             deferred = self.keys[key]
             deferred.number = max(deferred.number, number + 1)
             if deferred.number > position:
@@ -85,4 +85,4 @@ class DeferredKeys:
 
     def _forget(self, key: str) -> None:
         del self.keys[key]
-        self.hungry.discard(key)
+        self.drawable.discard(key)

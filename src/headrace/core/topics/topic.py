@@ -22,7 +22,7 @@ without a key have no order.
 A key that is stuck delays no other. At most `PARKED_OF_KEY` events of a key are parked, and `PARKED_MOST` of
 all keys together, but always one of each key. From the next event on the key is **deferred**: drawing goes on
 past its events, and the store remembers the number of the first of them and how many there are. When fewer
-than `HUNGRY_BELOW` are parked, events of the key are drawn from that number on, up to the same bounds or to
+than `DRAWABLE_BELOW` are parked, events of the key are drawn from that number on, up to the same bounds or to
 `PARKED_AGAIN`, and other deferred keys are drawn on the way. All this holds also when the group is no longer
 ordered. A key that has caught up with the position is no longer deferred.
 Events that were passed over in this way are part of the lag, and retention keeps them like the events that
@@ -56,6 +56,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import Counts
 from headrace.core.runtime.clock import SECOND
@@ -69,7 +70,7 @@ PARKED_MOST: Final = 1000
 PARKED_AGAIN: Final = 10
 
 #: When fewer events of a deferred key are parked, more of them are drawn.
-HUNGRY_BELOW: Final = PARKED_AGAIN // 2
+DRAWABLE_BELOW: Final = PARKED_AGAIN // 2
 
 #: With this many deferred keys a group is stalled.
 KEYS_DEFERRED_MOST: Final = 1000
@@ -95,6 +96,11 @@ class Start(msgspec.Struct, frozen=True):
 
 NEW: Final = Start("new")
 BEGINNING: Final = Start("beginning")
+
+
+def unknown_event(id: str) -> UnknownEvent:
+    """The error for a start at an event that the log does not hold."""
+    return UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
 
 
 class TopicRules(msgspec.Struct, frozen=True):
@@ -143,6 +149,16 @@ class KeptTopics(msgspec.Struct, frozen=True):
     passed: tuple[Stream, ...] = ()
     disputed: tuple[Stream, ...] = ()
     stalled: tuple[Stream, ...] = ()
+
+    def __add__(self, other: KeptTopics) -> KeptTopics:
+        return KeptTopics(
+            self.trimmed + other.trimmed,
+            self.more or other.more,
+            self.holding + other.holding,
+            self.passed + other.passed,
+            self.disputed + other.disputed,
+            self.stalled + other.stalled,
+        )
 
 
 class Ordering(msgspec.Struct, frozen=True):

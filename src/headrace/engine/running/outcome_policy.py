@@ -53,12 +53,12 @@ class OutcomePolicy:
         self._worker = worker
         self._clock_us = held.store_clock_us
         self._max_payload = options.max_payload
-        self.mark_us: int = microseconds(options.mark_ttl)
+        self.end_record_ttl_us: int = microseconds(options.end_record_ttl)
 
     def returned(self, run: Run, value: object) -> Outcome:
         """The outcome after the handler returned."""
         if run.interruption == "cancelled":
-            return self._logged(run, Cancelled(self.mark_us))
+            return self._logged(run, Cancelled(self.end_record_ttl_us))
         overrides = run.envelope.overrides
         ttl = run.handler.result_ttl
         if overrides is not None and overrides.result_ttl is not None:
@@ -89,7 +89,7 @@ class OutcomePolicy:
     def _after(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
         match run.interruption, error:
             case "cancelled", _:
-                return Cancelled(self.mark_us), None
+                return Cancelled(self.end_record_ttl_us), None
             case "shutdown" | "lost", asyncio.CancelledError() | Abandoned() | ChildDied():
                 return self.released(run.claim), None
             case _, Snooze(delay=delay):

@@ -108,7 +108,9 @@ class RunPreparation:
         if claim.state.begun or self._clock_us(claim) < claim.expires_us:
             return None
         # No end record is kept of an expired event: no caller waits for it.
-        return FinishedRun(claim, Expired(self._policy.mark_us if self._of_queue else 0), envelope.task)
+        return FinishedRun(
+            claim, Expired(self._policy.end_record_ttl_us if self._of_queue else 0), envelope.task
+        )
 
     def _serving(self, claim: Claim) -> Handler | None:
         subscription = self._registry.serving(claim)

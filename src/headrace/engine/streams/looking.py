@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
 
 from headrace.core.errors import after_a_part
-from headrace.core.inspector import PURGED_MARKS
+from headrace.core.inspector import PURGED_END_RECORDS
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import CancelAnswer, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.findings import Finding
@@ -67,12 +67,16 @@ class LookingVerbs(Routed):
             parts += parts_of(stream, layout.next)
         await asyncio.gather(*(self.store.pause(part, paused=paused) for part in parts))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         purged = 0
         for part in await self._layouts.parts(stream):
             if purged < limit:
                 with after_a_part(purged):
-                    purged += await self.store.purge(part, mark_us=mark_us, limit=limit - purged, marks=marks)
+                    purged += await self.store.purge(
+                        part, ttl_us=ttl_us, limit=limit - purged, end_records=end_records
+                    )
         return purged
 
     async def dead_letters(
@@ -171,9 +175,9 @@ class LookingVerbs(Routed):
         part, _ = await self._locate(plan, id)
         return record_of_whole(await self.store.wait_for_end(part, id, timeout))
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
         async def cancel(part: Stream) -> CancelAnswer | None:
-            answer = await self.store.cancel(part, id, mark_us=mark_us)
+            answer = await self.store.cancel(part, id, ttl_us=ttl_us)
             return None if answer is CancelAnswer.GONE else answer
 
         return await self._first(stream, id, cancel) or CancelAnswer.GONE

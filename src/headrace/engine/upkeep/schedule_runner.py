@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
-from headrace.core.messages.message import EXPIRED_MARK_US, Message, Stream
+from headrace.core.messages.message import EXPIRED_TTL_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule import Firing, Schedule, due, message_at, next_after, stored_schedule
@@ -43,7 +43,7 @@ class ScheduleRunner(Service):
         declared: Iterable[Schedule],
         *,
         emitter: Emitter,
-        mark_us: int = EXPIRED_MARK_US,
+        expired_ttl_us: int = EXPIRED_TTL_US,
     ) -> None:
         self._backend = backend
         self._streams = tuple(streams)
@@ -53,7 +53,7 @@ class ScheduleRunner(Service):
             if (stream := Stream("queue", each.queue)) in self._streams
         }
         self._precedence = SchedulePrecedence(backend, self._declared)
-        self._mark_us = mark_us
+        self._expired_ttl_us = expired_ttl_us
         super().__init__("schedule runner", self._look, emitter=emitter)
         self._with_records: set[Stream] = set()
         self._announced: set[Stream] = set(self._streams)
@@ -140,4 +140,6 @@ class ScheduleRunner(Service):
         return bool(fired)
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
-        return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
+        return msgspec.structs.replace(
+            message_at(schedule, moment_us, now_us), expired_ttl_us=self._expired_ttl_us
+        )

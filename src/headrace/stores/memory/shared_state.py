@@ -86,20 +86,20 @@ class MemoryListener:
         self._loop = asyncio.get_running_loop()
         self._thread = threading.get_ident()
 
-    def tell(self, order: ControlMessage) -> None:
+    def notify(self, notice: ControlMessage) -> None:
         same_thread = threading.get_ident() == self._thread
         call = self._loop.call_soon if same_thread else self._loop.call_soon_threadsafe
         try:
-            call(self._heard, order)
+            call(self._heard, notice)
         except RuntimeError:
             pass  # That loop is closed: the listener is gone.
 
     def silence(self) -> None:
         self._hear = None
 
-    def _heard(self, order: ControlMessage) -> None:
+    def _heard(self, notice: ControlMessage) -> None:
         if self._hear is not None:
-            self._hear(order)
+            self._hear(notice)
 
 
 class SharedState:
@@ -144,13 +144,13 @@ class SharedState:
         removed = stream not in self.stream_states and self._was_removed(stream)
         return self.topic(stream).waiters if removed else self.stream_state(stream).waiters
 
-    def announce(self, order: ControlMessage) -> None:
+    def announce(self, notice: ControlMessage) -> None:
         for listener in self.listeners:
-            listener.tell(order)
+            listener.notify(notice)
 
-    def ensure(self, stream: Stream, lease_us: int, now_us: int) -> int | None:
+    def declare(self, stream: Stream, lease_us: int, now_us: int) -> int | None:
         stream_state = self.stream_states[stream] = self.stream_state(stream)
-        return stream_state.ensure(lease_us, now_us)
+        return stream_state.declare(lease_us, now_us)
 
     def swap_schedule(self, swap: ScheduleSwap, now_us: int) -> Swapped:
         stream_state = self.stream_state(swap.stream)
@@ -224,41 +224,39 @@ class SharedState:
         return True
 
     def keep_topics(
-        self, streams: Sequence[Stream], wishes: Mapping[Stream, bool], limit: int, now_us: int
+        self, streams: Sequence[Stream], wants_order: Mapping[Stream, bool], limit: int, now_us: int
     ) -> KeptTopics:
-        """`wishes`: whether a member wants its group to be ordered, for the members that have said so."""
+        """`wants_order`: whether this process wants a group to be ordered, for the groups that it joined."""
         groups = [self.group(stream) for stream in streams if stream.kind == "group"]
         for group in groups:
-            group.note_member(now_us, wants_order=wishes.get(group.stream))
+            group.note_member(now_us, wants_order=wants_order.get(group.stream))
         topics = {stream.topic: self.topic(stream) for stream in streams}.values()
-        steps = [topic.tended(topic.trim(limit, now_us), now_us) for topic in topics]
-        return KeptTopics(
-            trimmed=sum(step.trimmed for step in steps),
-            more=any(step.more for step in steps),
-            holding=tuple(stream for step in steps for stream in step.holding),
-            passed=tuple(stream for step in steps for stream in step.passed),
+        kept = KeptTopics(
             disputed=tuple(group.stream for group in groups if group.ordering.is_disputed(now_us)),
             stalled=tuple(group.stream for group in groups if group.stalled),
         )
+        for topic in topics:
+            kept += topic.kept(topic.trim(limit, now_us), now_us)
+        return kept
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    def take(self, sources: Sequence[Stream], wanted: ClaimLimits, consumer: str, now_us: int) -> list[Claim]:
-        stream_states = self._open_states(sources, wanted.turn, now_us)
+    def take(self, streams: Sequence[Stream], wanted: ClaimLimits, consumer: str, now_us: int) -> list[Claim]:
+        stream_states = self._open_states(streams, wanted.turn, now_us)
         with_children = (
-            [each for each in stream_states if each[1].lanes.held_children] if wanted.children else []
+            [each for each in stream_states if each.lanes.held_children] if wanted.children else []
         )
         children = wanted.children
 
         room = CLAIM_BYTES
 
-        def take_from(stream_states: list[tuple[Stream, StreamState]], lane: int, limit: int) -> list[Claim]:
+        def take_from(stream_states: list[StreamState], lane: int, limit: int) -> list[Claim]:
             nonlocal room
             claims: list[Claim] = []
-            for source, stream_state in stream_states:
+            for stream_state in stream_states:
                 if len(claims) >= limit or room <= 0:
                     break
-                found = stream_state.take(source, lane, limit - len(claims), room, consumer, now_us)
+                found = stream_state.take(lane, limit - len(claims), room, consumer, now_us)
                 room -= size_of(found)
                 claims += found
             return claims
@@ -285,17 +283,13 @@ class SharedState:
             claims += take(lane, wanted.limit - len(claims))
         return claims
 
-    def _open_states(
-        self, sources: Sequence[Stream], turn: int, now_us: int
-    ) -> list[tuple[Stream, StreamState]]:
-        first = first_of(len(sources), turn)
-        stream_states = [
-            (source, self.stream_state(source)) for source in (*sources[first:], *sources[:first])
-        ]
-        for _, stream_state in stream_states:
+    def _open_states(self, streams: Sequence[Stream], turn: int, now_us: int) -> list[StreamState]:
+        first = first_of(len(streams), turn)
+        stream_states = [self.stream_state(stream) for stream in (*streams[first:], *streams[:first])]
+        for stream_state in stream_states:
             if isinstance(stream_state, GroupState) and not stream_state.joined:
                 stream_state.note_member(now_us, wants_order=None)
-        return [(source, stream_state) for source, stream_state in stream_states if not stream_state.paused]
+        return [stream_state for stream_state in stream_states if not stream_state.paused]
 
     def settle(self, settlements: Sequence[Settlement], now_us: int) -> list[Verdict]:
         if not settlements:
@@ -312,15 +306,15 @@ class SharedState:
         for stream in streams:
             self.stream_state(stream).restart_leases(now_us)
 
-    def reclaim(self, sources: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
+    def reclaim(self, streams: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
         recovered: list[Recovery] = []
-        for source in sources:
-            recovered += self.stream_state(source).recover(source, limit - len(recovered), now_us)
-        more = any(self.stream_state(source).overdue(now_us) for source in sources)
+        for stream in streams:
+            recovered += self.stream_state(stream).recover(limit - len(recovered), now_us)
+        more = any(self.stream_state(stream).overdue(now_us) for stream in streams)
         return Reclaimed(tuple(recovered), more)
 
-    def promote(self, sources: Sequence[Stream], limit: int, now_us: int) -> Promoted:
-        stream_states = [self.stream_state(source) for source in sources]
+    def promote(self, streams: Sequence[Stream], limit: int, now_us: int) -> Promoted:
+        stream_states = [self.stream_state(stream) for stream in streams]
         for promoted in range(limit + 1):
             due = [
                 (due_us, stream_state)
@@ -351,7 +345,7 @@ class SharedState:
         self._workers[worker.consumer] = AnnouncedWorker(worker, now_us + WORKER_TTL_US)
         self._workers.move_to_end(worker.consumer)
 
-    def standing(self, streams: Sequence[Stream]) -> ControlState:
+    def control_state(self, streams: Sequence[Stream]) -> ControlState:
         stream_states = self.stream_states
         own = [stream_state for stream in streams if (stream_state := stream_states.get(stream))]
         return ControlState(

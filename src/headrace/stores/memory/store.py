@@ -11,7 +11,7 @@ from time import monotonic
 import msgspec
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.inspector import PURGED_MARKS
+from headrace.core.inspector import PURGED_END_RECORDS
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
@@ -48,7 +48,7 @@ from .views import counts_of, end_of, page_of_dead, page_of_records, record_of
 from .waiter import Waiter
 
 #: A waiter, and every set that contains it.
-Hung = tuple[Waiter[None], list[set[Waiter[None]]]]
+RegisteredWaiter = tuple[Waiter[None], list[set[Waiter[None]]]]
 
 
 class MemoryStore(MemoryLayouts, PartitionedStore):
@@ -85,9 +85,9 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
         with self._lock:
-            return self._store.ensure(source, lease_us, self._now_us())
+            return self._store.declare(stream, lease_us, self._now_us())
 
     async def remove_stream(self, stream: Stream) -> bool:
         with self._lock:
@@ -99,7 +99,7 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     async def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -111,29 +111,29 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         until = monotonic() + wait
         while True:
             with self._lock:
-                claims = self._store.take(sources, wanted, consumer, self._now_us())
+                claims = self._store.take(streams, wanted, consumer, self._now_us())
                 left = until - monotonic()
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
                 # Added under the same lock, so that no message arrives unnoticed in between.
-                hung = self._hang_bell(list(sources), consumer)
-            await self._heard(hung, left)
+                registered = self._register_waiter(list(streams), consumer)
+            await self._wait(registered, left)
 
     def _was_woken(self, consumer: str) -> bool:
         woken = consumer in self._woken
         self._woken.discard(consumer)
         return woken
 
-    def _hang_bell(self, streams: Sequence[Stream], consumer: str) -> Hung:
+    def _register_waiter(self, streams: Sequence[Stream], consumer: str) -> RegisteredWaiter:
         waiter: Waiter[None] = Waiter()
         places = [self._waiting[consumer], *map(self._store.waiters, streams)]
         for place in places:
             place.add(waiter)
         return waiter, places
 
-    async def _heard(self, hung: Hung, timeout: float) -> None:
+    async def _wait(self, registered: RegisteredWaiter, timeout: float) -> None:
         """Wait until the waiter is woken, then remove it from its sets."""
-        waiter, places = hung
+        waiter, places = registered
         try:
             await waiter.heard(timeout, otherwise=None)
         finally:
@@ -162,19 +162,19 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         with self._lock:
             now_us = self._now_us()
             stepped_us = self._watch.step_us(now_us, self._watch.elapsed_us())
             if stepped_us or after_outage:
-                self._store.restart_leases(list(sources), now_us)
-            reclaimed = self._store.reclaim(sources, limit, now_us)
+                self._store.restart_leases(list(streams), now_us)
+            reclaimed = self._store.reclaim(streams, limit, now_us)
             return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         with self._lock:
-            return self._store.promote(sources, limit, self._now_us())
+            return self._store.promote(streams, limit, self._now_us())
 
     async def prune(self, *, limit: int) -> int:
         with self._lock:
@@ -186,7 +186,9 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             if not leaving:
                 self._store.beat(worker, self._now_us())
-                return self._store.standing([stream for streams in readers.values() for stream in streams])
+                return self._store.control_state(
+                    [stream for streams in readers.values() for stream in streams]
+                )
             self._store.forget_worker(worker.consumer)
         for consumer in readers:
             self._waiting.pop(consumer, None)
@@ -251,8 +253,8 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
                     return reading
-                hung = self._hang_bell([topic], consumer)
-            await self._heard(hung, left)
+                registered = self._register_waiter([topic], consumer)
+            await self._wait(registered, left)
 
     async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         with self._lock:
@@ -291,9 +293,9 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             stream_state.watchers.remove(id, waiter)
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
         with self._lock:
-            return self._store.stream_state(stream).cancel(id, mark_us, self._now_us())
+            return self._store.stream_state(stream).cancel(id, ttl_us, self._now_us())
 
     # --- look and steer ----------------------------------------------------------------------------------
 
@@ -335,9 +337,11 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             self._store.stream_state(stream).pause(paused=paused)
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         with self._lock:
-            return self._store.stream_state(stream).purge(mark_us, limit, marks, self._now_us())
+            return self._store.stream_state(stream).purge(ttl_us, limit, end_records, self._now_us())
 
     async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable
 from operator import itemgetter
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
-from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import NO_LOG
 from headrace.core.records.answers import DeadFilter
 from headrace.core.records.listing import PARTS, ListingPart, ListingWalk, numbers_in
-from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record
-from headrace.core.runtime.clock import datetime_of
-from headrace.stores.memory.streams.entry import EndRecord, Entry
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, dead_letter_of
+from headrace.stores.memory.streams.end_records import EndRecord
+from headrace.stores.memory.streams.entry import Entry
 
 if TYPE_CHECKING:
     from headrace.stores.memory.streams.message_states import MessageStates
@@ -26,9 +25,6 @@ LAST: Place = (1 << 63, 0)
 
 #: A page reads at most this many rows, even when few of them match.
 SCAN_LIMIT = 1000
-
-Row = TypeVar("Row")
-Item = TypeVar("Item")
 
 
 def record_of(stream_state: MessageStates, id: str, now_us: int) -> Record | None:
@@ -85,7 +81,11 @@ def _rows(
     stream_state: MessageStates, part: ListingPart, began_us: int, now_us: int
 ) -> Iterable[Entry | EndRecord]:
     if part.status is None:
-        return (mark for mark in stream_state.marks.by_id.values() if mark.until_us > now_us)
+        return (
+            end_record
+            for end_record in stream_state.end_records.by_id.values()
+            if end_record.until_us > now_us
+        )
     if part.status is JobStatus.RUNNING:
         entries: Iterable[Entry] = stream_state.running.values()
     elif part.status is JobStatus.DEAD:
@@ -109,64 +109,38 @@ def _task(row: Entry | EndRecord) -> str:
 def page_of_dead(
     stream_state: MessageStates, only: DeadFilter, cursor: str | None, limit: int
 ) -> Page[DeadLetter]:
-    def place(entry: Entry) -> Place:
-        return 0, -entry.died
-
-    def show(entry: Entry) -> DeadLetter | None:
-        fits = only.task in (None, entry.message.task) and only.reason in (None, entry.reason)
-        return _dead_letter(stream_state, entry) if fits else None
-
-    return _page(list(reversed(stream_state.dead.values())), place, show, cursor, limit)
-
-
-def _page(
-    rows: Sequence[Row],
-    place: Callable[[Row], Place],
-    show: Callable[[Row], Item | None],
-    cursor: str | None,
-    limit: int,
-) -> Page[Item]:
-    # The caller copied all references, which is fast. Only one window is read.
-    start = bisect_right(rows, _read_cursor(cursor), key=place) if cursor else 0
+    # This copies all references, which is fast, and reads only one window of entries.
+    entries = list(reversed(stream_state.dead.values()))
+    start = bisect_right(entries, -numbers_in(cursor, 1)[0], key=lambda entry: -entry.died) if cursor else 0
     end = start
-    items: list[Item] = []
-    while end < min(len(rows), start + SCAN_LIMIT) and len(items) < limit:
-        item = show(rows[end])
-        if item is not None:
-            items.append(item)
+    letters: list[DeadLetter] = []
+    while end < min(len(entries), start + SCAN_LIMIT) and len(letters) < limit:
+        entry = entries[end]
+        if only.fits(entry.message.task, entry.reason):
+            letters.append(dead_letter_of(_record_of_entry(stream_state, entry, 0)))
         end += 1
-    more = start < end < len(rows)
-    return Page(tuple(items), "{}:{}".format(*place(rows[end - 1])) if more else None)
-
-
-def _read_cursor(cursor: str) -> Place:
-    part, _, number = cursor.partition(":")
-    try:
-        return int(part), int(number)
-    except ValueError:
-        raise ConfigurationError(
-            f"{cursor!r} is no cursor of this listing: pass one that a page gave"
-        ) from None
+    more = start < end < len(entries)
+    return Page(tuple(letters), str(entries[end - 1].died) if more else None)
 
 
 def _record(stream_state: MessageStates, row: Entry | EndRecord, now_us: int) -> Record:
     return (
-        _record_of_mark(stream_state, row)
+        _record_of_end(stream_state, row)
         if isinstance(row, EndRecord)
         else _record_of_entry(stream_state, row, now_us)
     )
 
 
-def _record_of_mark(stream_state: MessageStates, mark: EndRecord) -> Record:
+def _record_of_end(stream_state: MessageStates, end_record: EndRecord) -> Record:
     return Record(
         stream_state.stream,
-        mark.id,
-        mark.status,
-        task=mark.task,
-        state=mark.state,
-        ended_us=mark.ended_us,
-        result=mark.result,
-        note=mark.note,
+        end_record.id,
+        end_record.status,
+        task=end_record.task,
+        state=end_record.state,
+        ended_us=end_record.ended_us,
+        result=end_record.result,
+        note=end_record.note,
     )
 
 
@@ -193,22 +167,4 @@ def _record_of_entry(stream_state: MessageStates, entry: Entry, now_us: int) -> 
         log=entry.log if running else NO_LOG,
         unique_key=unique.key if unique else "",
         takes_key=unique is not None and unique.until == "finished",
-    )
-
-
-def _dead_letter(stream_state: MessageStates, entry: Entry) -> DeadLetter:
-    message, failure, stream = entry.message, entry.failure, stream_state.stream
-    return DeadLetter(
-        id=message.id,
-        task=message.task,
-        reason=entry.reason or "",
-        error=failure.error if failure else "",
-        traceback=failure.traceback if failure else "",
-        attempts=entry.state.failures + entry.state.crashes,
-        died_at=datetime_of(entry.since_us),
-        payload=message.body,
-        error_type=failure.error_type if failure else "",
-        queue=stream.name if stream.kind == "queue" else None,
-        topic=stream.topic if stream.kind == "group" else None,
-        group=stream.group if stream.kind == "group" else None,
     )

@@ -6,11 +6,13 @@ import asyncio
 import threading
 from typing import Generic, TypeVar
 
+from headrace.core.records.record import Record
+
 T = TypeVar("T")
 
 
 class Waiter(Generic[T]):
-    """Any thread rings it once with an answer. One coroutine on the loop that created it waits for this."""
+    """Any thread wakes it once with an answer. One coroutine on the loop that created it waits for this."""
 
     __slots__ = ("_future", "_loop", "_thread")
 
@@ -47,3 +49,19 @@ class Waiter(Generic[T]):
             self._future.set_exception(answer)
         else:
             self._future.set_result(answer)
+
+
+class Watchers(dict[str, list[Waiter[Record | None]]]):
+    """The callers that wait for the end of a message, by its id. They get the record when it is over."""
+
+    def add(self, id: str) -> Waiter[Record | None]:
+        waiter: Waiter[Record | None] = Waiter()
+        self.setdefault(id, []).append(waiter)
+        return waiter
+
+    def remove(self, id: str, waiter: Waiter[Record | None]) -> None:
+        waiters = self.get(id, [])
+        if waiter in waiters:
+            waiters.remove(waiter)
+            if not waiters:
+                del self[id]

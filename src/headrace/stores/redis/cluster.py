@@ -18,9 +18,9 @@ from headrace.stores.redis.health.permissions import Probe, probe_keys
 
 from .faults import DamagedReply, error_of, leads_elsewhere, lost, passes_soon, redirection_of
 from .notices import Notices
-from .queue import ScriptCall, StreamScripts
 from .server import RedisServer
 from .server_info import ServerInfo
+from .stream_scripts import ScriptCall, StreamScripts
 
 
 class ClusterStore(RedisServer):
@@ -34,7 +34,7 @@ class ClusterStore(RedisServer):
         self._notices = Notices()
         super().__init__(address, namespace, clock)
         self._nodes = ClusterNodes(self._slots, self._main_link)
-        # To inspect a server, one node stands for all.
+        # One node is inspected in place of all.
         owner = SlotOwner(self._slots, address, slot_of(probe_keys(namespace)[0].encode()))
         self.link = self._add(Link(address, finder=owner, greet=self._greet, life=self.life))
 
@@ -82,7 +82,7 @@ class ClusterStore(RedisServer):
         self._slots.doubt()
 
     def leave(self) -> None:
-        if not self.life.at_home:
+        if not self.life.on_own_loop:
             self._slots.abandon()
         super().leave()
 
@@ -130,8 +130,8 @@ class ClusterStore(RedisServer):
     ) -> list[Any]:
         if isinstance(link, Link):
             return await super().run_all(calls, link, tolerates=tolerates)
-        errands = [NodeRequest(call.packed, call.slot, call.script) for call in calls]
-        return await self._carry_out(errands, link or self._nodes, tolerates)
+        requests = [NodeRequest(call.packed, call.slot, call.script) for call in calls]
+        return await self._carry_out(requests, link or self._nodes, tolerates)
 
     async def commands(
         self,
@@ -139,23 +139,20 @@ class ClusterStore(RedisServer):
         tolerates: Callable[[Any], bool] | None = None,
         queue: StreamScripts | None = None,
     ) -> list[Any]:
-        errands = [
+        requests = [
             NodeRequest(pack(words), _slot_of(words) if queue is None else queue.slot) for words in commands
         ]
-        return await self._carry_out(errands, self._nodes, tolerates)
+        return await self._carry_out(requests, self._nodes, tolerates)
 
     async def _carry_out(
-        self, errands: list[NodeRequest], nodes: ClusterNodes, tolerates: Callable[[Any], bool] | None
+        self, requests: list[NodeRequest], nodes: ClusterNodes, tolerates: Callable[[Any], bool] | None
     ) -> list[Any]:
-        replies = await nodes.carry_out(errands)
+        replies = await nodes.carry_out(requests)
         if any([type(reply) is ReplyError for reply in replies]):
-            self._check([reply for reply in replies if not (tolerates and tolerates(reply))], None)
+            self.check([reply for reply in replies if not (tolerates and tolerates(reply))], None)
         return replies
 
-    def check(self, replies: Sequence[Any], link: Link) -> None:
-        self._check(replies, link)
-
-    def _check(self, replies: Sequence[Any], link: Link | None) -> None:
+    def check(self, replies: Sequence[Any], link: Link | None) -> None:
         errors = [reply for reply in replies if isinstance(reply, ReplyError)]
         if not errors:
             return

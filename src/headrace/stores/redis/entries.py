@@ -12,11 +12,10 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.job_log import NO_LOG, JobLog, decode_log
 from headrace.core.messages.message import FRESH, NORMAL, State, Stream, decode_state
 from headrace.core.messages.outcome import DeadReason, Failure
-from headrace.core.records.record import DeadLetter, JobStatus, Progress, Record
-from headrace.core.runtime.clock import datetime_of
+from headrace.core.records.record import JobStatus, Progress, Record
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 
-from .queue import StreamScripts
+from .stream_scripts import StreamScripts
 
 T = TypeVar("T")
 
@@ -116,9 +115,9 @@ def state_of(message: dict[bytes, bytes]) -> State:
 
 def record_of(stream: Stream, row: Sequence[Any]) -> Record:
     """The record in a row that lua/shared/describing.lua made."""
-    id, status, time, worker, fields, *said = row
+    id, status, time, worker, fields, *report = row
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), read_score(time)
-    progress, log = read_said(said[0] if said else None)
+    progress, log = read_report(report[0] if report else None)
     unique = message.get(b"u", b"") if stream.kind == "queue" else b""
     return Record(
         stream,
@@ -161,32 +160,14 @@ def read_score(text: bytes) -> int:
     return int(text) if text.isdigit() else _readable(lambda text: int(float(text)), text, 0)
 
 
-def read_said(said: bytes | None) -> tuple[Progress | None, JobLog]:
-    """The progress and log of a run, in the form of `said_of` in lua/shared/place.lua."""
-    if not said:
+def read_report(report: bytes | None) -> tuple[Progress | None, JobLog]:
+    """The progress and log of a run, in the form of `report_of` in lua/shared/place.lua."""
+    if not report:
         return None, NO_LOG
     try:
-        at_us, fraction, length, rest = said.split(b" ", 3)
+        at_us, fraction, length, rest = report.split(b" ", 3)
         end = int(length)
         progress = None if fraction == b"-" else Progress(float(fraction), rest[:end].decode(), int(at_us))
     except ValueError:
         return None, NO_LOG  # of another version; the message must still be recovered
     return progress, decode_log(rest[end:])
-
-
-def dead_letter_of(record: Record) -> DeadLetter:
-    failure, stream = record.failure or Failure("", ""), record.stream
-    return DeadLetter(
-        id=record.id,
-        task=record.task,
-        reason=record.reason or "",
-        error=failure.error,
-        traceback=failure.traceback,
-        attempts=record.state.failures + record.state.crashes,
-        died_at=datetime_of(record.ended_us),
-        payload=record.body or b"",
-        error_type=failure.error_type,
-        queue=stream.name if stream.kind == "queue" else None,
-        topic=stream.topic if stream.kind == "group" else None,
-        group=stream.group if stream.kind == "group" else None,
-    )

@@ -99,7 +99,7 @@ class QueueKeys:
         self.by_lane |= zip(CHILD_LANES, children, strict=True)
         self.meta = self._key("meta")
         self.awaited = self._key("awaited")
-        self.mark_prefix = self._key("r:")
+        self.end_record_prefix = self._key("r:")
         self.confirmed = self._key("confirmed")
         self.ids = self._key("ids")
         self.producers = self._key("p:")
@@ -113,7 +113,7 @@ class QueueKeys:
             self._key("cancel"),
             self._key("w"),
             self.meta,
-            self.mark_prefix,
+            self.end_record_prefix,
             self._key("u:"),
             self.producers,
             self._key("progress"),
@@ -155,7 +155,7 @@ class NamespaceKeys:
         self.streams = f"{namespace}:streams"
         self.workers = f"{namespace}:workers"
         # Channels are common to all databases of a server, keys are not.
-        self.orders = f"{namespace}:orders:{database}" if database else f"{namespace}:orders"
+        self.notices = f"{namespace}:notices:{database}" if database else f"{namespace}:notices"
         self._namespace = namespace
 
     def traffic(self, minute: int) -> str:

@@ -10,14 +10,14 @@ INTERVAL = 1.0
 
 logger = logging.getLogger("headrace")
 
-_said: set[tuple[str, str]] = set()
+_warned: set[tuple[str, str]] = set()
 
 
 def warn_once(server: str, what: str, *, about: str = "") -> None:
     """Log a warning about a server once in this process. With `about`: only one warning on that subject."""
     key = (server, about or what)
-    if key not in _said:
-        _said.add(key)
+    if key not in _warned:
+        _warned.add(key)
         logger.warning("%s %s", server, what)
 
 

@@ -11,8 +11,8 @@ import msgspec
 
 from headrace.core.messages.message import SUSPECT_FROM
 from headrace.core.topics.topic import (
+    DRAWABLE_BELOW,
     DRAWN_AHEAD,
-    HUNGRY_BELOW,
     KEYS_DEFERRED_MOST,
     LIVE_FOR,
     ORDER_HELD_FOR,
@@ -52,7 +52,7 @@ _FILES = {
 #: Bounds that all stores share. They come before the shared parts.
 _BOUNDS = {
     "queueing": f"local SUSPECT_FROM = {SUSPECT_FROM}\n",
-    "ordering": f"local HUNGRY_BELOW = {HUNGRY_BELOW}\n",
+    "ordering": f"local DRAWABLE_BELOW = {DRAWABLE_BELOW}\n",
     "topic": f"""\
 local DRAWN_AHEAD, PARKED_MOST, PARKED_OF_KEY = {DRAWN_AHEAD}, {PARKED_MOST}, {PARKED_OF_KEY}
 local PARKED_AGAIN, KEYS_DEFERRED_MOST = {PARKED_AGAIN}, {KEYS_DEFERRED_MOST}

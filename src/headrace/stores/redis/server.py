@@ -20,11 +20,11 @@ from headrace.stores.redis.client.open_connections import OpenConnections
 from headrace.stores.redis.client.sentinels import SentinelClient
 from headrace.stores.redis.health.permissions import Permissions, Probe, Role, probe_keys
 
-from .faults import DamagedReply, error_of, is_error, leads_elsewhere, lost
-from .keys import NamespaceKeys
-from .queue import ScriptCall, StreamScripts
+from .faults import DamagedReply, OutOfMemory, error_of, is_error, leads_elsewhere, lost
+from .keys import NamespaceKeys, label_of
 from .scripts import Script
 from .server_info import ServerInfo, check_server, warn_of_risks
+from .stream_scripts import ScriptCall, StreamScripts
 
 #: Queues whose keys a process keeps without serving them. With more, it forgets the older ones.
 QUEUES_MOST = 1000
@@ -110,6 +110,17 @@ class RedisServer:
             )
         return queue
 
+    async def list_streams(self, *streams: Stream) -> None:
+        """Add streams to the set of all streams. If that fails now, a later step adds them."""
+        try:
+            await self.command("SADD", self.keys.streams, *map(label_of, streams))
+        except OutOfMemory:
+            return  # the step itself reports a lack of memory
+        except BackendUnavailable as error:
+            self.pass_over(self.queue(streams[0]), error)
+            return  # a node cannot be reached
+        self.listed.update(streams)
+
     def known(self, stream: Stream) -> StreamScripts | None:
         """The queue of a stream; None: this process has not used it."""
         return self._queues.get(stream)
@@ -125,10 +136,10 @@ class RedisServer:
                 self.lanes.pop(self._queues.pop(stream), None)
         self.listed &= self._queues.keys()
 
-    def note_wish(self, group: Stream, *, ordered: bool) -> None:
+    def note_order(self, group: Stream, *, ordered: bool) -> None:
         self._wants_order[group] = ordered
 
-    def wish(self, group: Stream) -> str:
+    def wants_order(self, group: Stream) -> str:
         """Whether this process wants the group to be ordered, in the form for scripts: 1, 0, or empty when
         this process is not a member."""
         wants_order = self._wants_order.get(group)
@@ -210,13 +221,14 @@ class RedisServer:
         for index, loaded, reply in zip(missing, answers[::2], answers[1::2], strict=True):
             replies[index] = loaded if isinstance(loaded, ReplyError) else reply
 
-    def check(self, replies: Sequence[Any], link: Link) -> None:
+    def check(self, replies: Sequence[Any], link: Link | None) -> None:
         """Raise the first error among the replies, and drop connections that lead to the wrong server."""
         errors = [reply for reply in replies if isinstance(reply, ReplyError)]
         if not errors:
             return
         if any(map(leads_elsewhere, errors)):
-            link.drop()
+            if link is not None:
+                link.drop()
             for other in list(self._links):
                 other.renounce()  # a subscription to the wrong server would never bring anything
         raise error_of(errors[0], self.server_name, uncertain=len(errors) < len(replies))
@@ -237,8 +249,8 @@ class RedisServer:
     def leave(self) -> None:
         """Close every connection, or forget those of another event loop or process."""
         if self._sentinels is not None:
-            self._sentinels.leave(at_home=self.life.at_home)
-        end = Link.drop if self.life.at_home else Link.abandon
+            self._sentinels.leave(on_own_loop=self.life.on_own_loop)
+        end = Link.drop if self.life.on_own_loop else Link.abandon
         for link in list(self._links):
             end(link)
         self.life.end()
@@ -285,11 +297,11 @@ class RedisServer:
         self.learn_time(*when)
         # When INFO is not allowed, the checks cannot be made. That is no reason to refuse the server.
         if isinstance(info, bytes):
-            told = info.decode(errors="replace")
-            if "\nloading:1" in told:
+            text = info.decode(errors="replace")
+            if "\nloading:1" in text:
                 raise lost(f"{self.server_name} is still loading its data")
-            self.server = check_server(told, self.server_name, in_cluster=self.is_cluster)
-            warn_of_risks(told, config, wire.address, self.server_name)
+            self.server = check_server(text, self.server_name, in_cluster=self.is_cluster)
+            warn_of_risks(text, config, wire.address, self.server_name)
         self.listed.clear()
 
 

@@ -7,7 +7,7 @@ import contextlib
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
-from headrace.core.errors import BackendUnavailable, ConfigurationError, Moved, NotConfirmed
+from headrace.core.errors import ConfigurationError, Moved, NotConfirmed
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
@@ -16,7 +16,6 @@ from headrace.core.records.control import ControlMessage, ControlState, MissedNo
 from headrace.core.records.record import WORKER_TTL_US, Record, WorkerInfo
 from headrace.core.rules.layout import decode_layout
 from headrace.core.rules.rotation import Rotation
-from headrace.core.runtime.clock import SECOND
 from headrace.core.store import LeaseKeeper, PartitionedStore
 from headrace.stores.redis.client.connection import Wire
 from headrace.stores.redis.health.examination import RedisExamination
@@ -29,31 +28,27 @@ from headrace.stores.redis.verbs.announcements import Announcements
 from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
 from headrace.stores.redis.verbs.layouts import RedisLayouts
 from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
-from headrace.stores.redis.verbs.looking import WorkerEntry, encode_seen
 from headrace.stores.redis.verbs.progress import report_calls
+from headrace.stores.redis.verbs.promotion import promote
 from headrace.stores.redis.verbs.recovery import Recoverer
 from headrace.stores.redis.verbs.schedules import RedisScheduling
 from headrace.stores.redis.verbs.settle import steps_of, verdicts_of
 from headrace.stores.redis.verbs.traffic import RedisTraffic
-from headrace.stores.redis.verbs.upkeep import forget_leaving_worker, forget_silent_workers
+from headrace.stores.redis.verbs.workers import (
+    WorkerEntry,
+    encode_worker,
+    forget_leaving_worker,
+    forget_silent_workers,
+)
 
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
 from .keys import label_of
 from .notices import Notices
-from .queue import StreamScripts
-from .scripts import APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET, ISSUE_DUE_EVENTS, PROMOTE
+from .scripts import APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET
 from .server import RedisServer
-
-#: Bytes of bodies that one step of promotion moves.
-PROMOTE_BYTES = 1 << 20
-
-#: Queues that are promoted at the same time.
-PROMOTE_AT_ONCE = 32
-
-#: Microseconds until the next attempt for a queue that could not be reached.
-RETRY_AFTER = SECOND
+from .stream_scripts import StreamScripts
 
 #: Milliseconds after which the name of a consumer that holds nothing is forgotten.
 CONSUMER_IDLE = 3_600_000
@@ -74,12 +69,12 @@ class RedisStore(
         self._readers: dict[str, ClaimReader | ClusterReaders] = {}
         self._tails: dict[str, LogReader] = {}
         self._paused: set[Stream] = set()
-        self._ensured: dict[Stream, tuple[Stream, int]] = {}
+        self._leases: dict[Stream, int] = {}  # of the streams that were declared here
         self._notices = Notices()
         self._turns = count(1)
         self._looks: Rotation[Stream] = Rotation()
         self._swept: Rotation[Stream] = Rotation()
-        self._standing_unknown = True  # control messages may have been missed
+        self._control_state_unknown = True  # control messages may have been missed
         self._silence: Callable[[], None] | None = None
 
     @property
@@ -91,7 +86,7 @@ class RedisStore(
         return RedisStore(self._store.for_other_loop(), self._confirmation)
 
     async def open(self) -> None:
-        if self._store.life.at_home:
+        if self._store.life.on_own_loop:
             return
         await self.close()  # connections left by another event loop or by the parent process
         self._store.begin()
@@ -112,7 +107,7 @@ class RedisStore(
     async def close(self) -> None:
         if self._silence is not None:
             self._silence()
-        if self._store.life.at_home:
+        if self._store.life.on_own_loop:
             await asyncio.gather(*[reader.stop() for reader in self._readers.values()])
             await asyncio.gather(*[tail.stop() for tail in self._tails.values()])
             await self._announcements.close()
@@ -122,12 +117,14 @@ class RedisStore(
         self._tails.clear()
         self._store.leave()
 
-    def _hear(self, order: ControlMessage) -> None:
-        if isinstance(order, MissedNotice):
-            self._standing_unknown = True
-            self._stir()
-        elif isinstance(order, PauseNotice):
-            self._set_paused(self._paused | {order.stream} if order.paused else self._paused - {order.stream})
+    def _hear(self, notice: ControlMessage) -> None:
+        if isinstance(notice, MissedNotice):
+            self._control_state_unknown = True
+            self._look_again()
+        elif isinstance(notice, PauseNotice):
+            self._set_paused(
+                self._paused | {notice.stream} if notice.paused else self._paused - {notice.stream}
+            )
 
     def _hear_of_lanes(self, stream: Stream, lanes: str) -> None:
         """A message came into a lane that was not in use. Waiting readers must block on that lane, too."""
@@ -136,7 +133,7 @@ class RedisStore(
             return
         self._store.lanes[queue] = lanes
         if not self._store.is_cluster:  # readers do not block on a cluster
-            self._stir()
+            self._look_again()
 
     def _hear_of_work(self, stream: Stream, consumer: str) -> None:
         """A message came into a queue that this consumer, and perhaps others, had found empty."""
@@ -145,33 +142,35 @@ class RedisStore(
             for reader in self._readers.values():
                 reader.ready(queue, consumer)
 
-    def _stir(self) -> None:
+    def _look_again(self) -> None:
         """Make waiting readers look again."""
         for reader in self._readers.values():
-            reader.stir()
+            reader.look_again()
 
     def _set_paused(self, paused: set[Stream]) -> None:
         if paused != self._paused:
             # The readers share the set.
             self._paused.clear()
             self._paused.update(paused)
-            self._stir()
+            self._look_again()
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
         await self._store.demand("worker")
-        self._store.keep(source)
-        await self._list(source)
-        previous = await self._store.run(self._store.queue(source).call(DECLARE_STREAM, lease_us))
-        self._ensured[source] = (source, lease_us)
+        self._store.keep(stream)
+        await self._store.demand("producer")
+        await self._store.list_streams(stream)
+        previous = await self._store.run(self._store.queue(stream).call(DECLARE_STREAM, lease_us))
+        self._leases[stream] = lease_us
         return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
 
     async def append(self, batch: Batch) -> list[Answer]:
         if not batch.messages:
             return []
         if batch.stream not in self._store.listed:
-            await self._list(batch.stream)
+            await self._store.demand("producer")
+            await self._store.list_streams(batch.stream)
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
         # On a cluster the append must notify waiting readers, which only the general script does.
@@ -206,20 +205,9 @@ class RedisStore(
             return error
         return None
 
-    async def _list(self, stream: Stream) -> None:
-        await self._store.demand("producer")
-        try:
-            await self._store.command("SADD", self._store.keys.streams, label_of(stream))
-        except OutOfMemory:
-            return  # the step itself reports a lack of memory; a later step lists the stream
-        except BackendUnavailable as error:
-            self._store.pass_over(self._store.queue(stream), error)
-            return  # a node cannot be reached; a later step lists the stream
-        self._store.listed.add(stream)
-
     async def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -227,7 +215,7 @@ class RedisStore(
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        queues = [self._store.queue(source) for source in sources]
+        queues = [self._store.queue(stream) for stream in streams]
         reader = self._reader(consumer)
         return await reader.claim(
             wanted(
@@ -271,55 +259,12 @@ class RedisStore(
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
-        return await self._recoverer.reclaim(sources, limit, every_us, after_outage=after_outage)
+        return await self._recoverer.reclaim(streams, limit, every_us, after_outage=after_outage)
 
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
-        promoted = 0
-        waits: dict[StreamScripts, int] = {}
-        troubles: list[BackendUnavailable] = []
-        queues = [self._store.queue(source) for source in sources]
-        while queues and promoted < limit:
-            # Many at once: for a queue with many parts, one round trip after the other would be too slow.
-            some = queues[: min(PROMOTE_AT_ONCE, limit - promoted)]
-            share = (limit - promoted) // len(some)
-            queues = queues[len(some) :]
-            for queue, answer in await self._promote_all(some, share):
-                if isinstance(answer, BackendUnavailable):
-                    self._store.pass_over(queue, answer)
-                    troubles.append(answer)
-                    waits[queue] = RETRY_AFTER
-                    continue
-                number, waits[queue] = answer
-                promoted += number
-                queues += [queue] if number and not waits[queue] else []  # more of it is due
-        if troubles and len(troubles) == len(sources):
-            raise troubles[0]
-        due_in_us = {queue.stream: in_us for queue, in_us in waits.items() if in_us >= 0}
-        due_in_us.update((queue.stream, 0) for queue in queues)  # the limit left no room for them
-        return Promoted(promoted, min(due_in_us.values(), default=None), due_in_us)
-
-    async def _promote_all(
-        self, queues: list[StreamScripts], limit: int
-    ) -> list[tuple[StreamScripts, tuple[int, int] | BackendUnavailable]]:
-        """Each queue with its answer, or with the error."""
-
-        async def promote(queue: StreamScripts) -> tuple[int, int] | BackendUnavailable:
-            try:
-                return await self._promote(queue, limit)
-            except BackendUnavailable as error:
-                return error
-
-        return list(zip(queues, await asyncio.gather(*map(promote, queues)), strict=True))
-
-    async def _promote(self, queue: StreamScripts, limit: int) -> tuple[int, int]:
-        """How many were promoted, and microseconds until the next one is due; -1: there is none."""
-        is_topic = queue.stream.kind == "topic"
-        bounds = (limit, PROMOTE_BYTES)
-        call = queue.call(ISSUE_DUE_EVENTS, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
-        number, next_in = await self._store.run(call)
-        return number, next_in
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
+        return await promote(self._store, streams, limit)
 
     async def prune(self, *, limit: int) -> int:
         """Remove old workers and names of consumers. End records and producers expire by themselves here."""
@@ -339,10 +284,10 @@ class RedisStore(
         if leaving:
             await self._retire(worker, readers)
             return ControlState()
-        seen = encode_seen(WorkerEntry(self._store.now_us() + WORKER_TTL_US, worker))
+        seen = encode_worker(WorkerEntry(self._store.now_us() + WORKER_TTL_US, worker))
         streams = list(dict.fromkeys(stream for streams in readers.values() for stream in streams))
-        streams = streams if self._standing_unknown else self._looks.some(streams)
-        self._standing_unknown = False
+        streams = streams if self._control_state_unknown else self._looks.some(streams)
+        self._control_state_unknown = False
         metas = [self._store.queue(stream).keys.meta for stream in streams]
         _, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
@@ -361,13 +306,13 @@ class RedisStore(
     async def _heal(self, forgotten: list[Stream]) -> None:
         """Declare emptied streams again: without their lease, jobs are taken from their workers."""
         for stream in forgotten:
-            if stream in self._ensured and not await self._was_removed(stream):
+            if stream in self._leases and not await self._was_removed(stream):
                 self._notices.warn(
                     f"{self._store.server_name} has forgotten {stream.name!r}: was it emptied?"
                 )
-                self._standing_unknown = True  # the other streams may be gone as well
+                self._control_state_unknown = True  # the other streams may be gone as well
                 with contextlib.suppress(OutOfMemory):
-                    await self.declare_stream(*self._ensured[stream])
+                    await self.declare_stream(stream, self._leases[stream])
 
     async def _retire(self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]) -> None:
         for consumer in readers:
@@ -388,6 +333,6 @@ class RedisStore(
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         return await self._announcements.wait_for_end(stream, id, timeout)
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, mark_us))
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        answer: bytes = await self._store.run(self._store.queue(stream).call(CANCEL, id, ttl_us))
         return CancelAnswer(answer.decode())

@@ -33,7 +33,7 @@ FLEETING = frozenset({"tmpfs", "ramfs"})
 
 logger = logging.getLogger("headrace")
 
-_said: set[tuple[Path, str]] = set()
+_warned: set[tuple[Path, str]] = set()
 
 
 class SqliteExamination(StoreThreads, Examination):
@@ -48,8 +48,8 @@ class SqliteExamination(StoreThreads, Examination):
 def warn_of_risks(path: Path) -> None:
     """Log the problems among the quick findings, once in a process. The check costs almost nothing."""
     for finding in quick_findings(path):
-        if finding.level is not Level.OK and (path, finding.name) not in _said:
-            _said.add((path, finding.name))
+        if finding.level is not Level.OK and (path, finding.name) not in _warned:
+            _warned.add((path, finding.name))
             logger.warning("%s (%s): %s; %s", path, finding.name, finding.text, finding.remedy)
 
 
@@ -80,7 +80,7 @@ def _file_system(path: Path) -> Finding:
     kind = filesystem_of(path.parent.resolve())
     if kind in FLEETING:
         return warn("file system", f"{kind}: the file is gone when the machine restarts", "move it to a disk")
-    return ok("file system", kind or "not told by this system")
+    return ok("file system", kind or "not known on this system")
 
 
 def _contents(path: Path) -> list[Finding]:

@@ -18,7 +18,7 @@ from headrace.stores.sqlite.connection.schema import bring_up_to_date
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.verbs.settle import token_of
 
-from .statements import message_statements
+from .statements import upkeep_statements
 
 #: Milliseconds to wait for the write lock. The keeper tries again long before a lease runs out.
 BUSY_TIMEOUT: Final = 2000
@@ -50,7 +50,7 @@ class SqliteLeaseKeeper(LeaseKeeper):
         connection.open()
         connection.begin()
         seqs = listed(token_of(claim).seq for claim in claims)
-        rows = unlisted(connection.value(message_statements.READ_RUNNING, (seqs,)))
+        rows = unlisted(connection.value(upkeep_statements.READ_RUNNING, (seqs,)))
         running = {(seq, number): cancelled for seq, number, cancelled in rows}
         answers = [_answer(running.get(token_of(claim))) for claim in claims]
         kept = [
@@ -59,10 +59,10 @@ class SqliteLeaseKeeper(LeaseKeeper):
             if answer is not Renewal.LOST
         ]
         if kept:
-            connection.change(message_statements.RENEW, (listed(kept), self._clock.now_us()))
+            connection.change(upkeep_statements.RENEW, (listed(kept), self._clock.now_us()))
         if after_outage:
             connection.change(
-                message_statements.RESTART_LEASES, (seqs, self._clock.now_us(), FOREVER, DEFAULT_LEASE)
+                upkeep_statements.RESTART_LEASES, (seqs, self._clock.now_us(), FOREVER, DEFAULT_LEASE)
             )
         connection.commit()
         return answers

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
-from headrace.core.inspector import PURGED_MARKS
+from headrace.core.inspector import PURGED_END_RECORDS
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
@@ -29,7 +29,6 @@ from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import ClockWatch, TimeSource
-from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
 from headrace.core.store import LeaseKeeper, PartitionedStore
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import check_folder
@@ -43,12 +42,13 @@ from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim, is_something_r
 from headrace.stores.sqlite.verbs.layouts import SqliteLayouts
 from headrace.stores.sqlite.verbs.looking import RecordListing
 from headrace.stores.sqlite.verbs.removal import remove_stream
+from headrace.stores.sqlite.verbs.schedules import SqliteSchedules
 from headrace.stores.sqlite.verbs.settle import hand_back, parts_of, report, settle
 
 from .examination import SqliteExamination, warn_of_risks
 from .lease_keeper import SqliteLeaseKeeper
 from .topics import topic_records
-from .verbs import looking, schedules, steering, traffic, upkeep, workers
+from .verbs import looking, steering, traffic, upkeep, workers
 
 T = TypeVar("T")
 
@@ -56,7 +56,7 @@ T = TypeVar("T")
 SIZE_OF_ROW = 500
 
 
-class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedStore):
+class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExamination, PartitionedStore):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: TimeSource) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
@@ -74,42 +74,40 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         )
 
     async def open(self) -> None:
-        if self._session is not None:
-            if self._session.at_home:
+        if self._open_file is not None:
+            if self._open_file.on_own_loop:
                 return
-            self._session.leave()
+            self._open_file.stop()
         check_folder(self._path)
-        session = OpenFile(
+        open_file = OpenFile(
             self._path, namespace=self._namespace, synchronous=self._synchronous, clock=self._clock
         )
-        self._session = session
+        self._open_file = open_file
         try:
-            await session.open()
+            await open_file.open()
         except BaseException:
-            self._session = None
+            self._open_file = None
             raise
         warn_of_risks(self._path)
 
     async def close(self) -> None:
-        session, self._session = self._session, None
-        if session is None:
+        open_file, self._open_file = self._open_file, None
+        if open_file is None:
             return
-        if session.at_home:
-            await session.close()
+        if open_file.on_own_loop:
+            await open_file.close()
         else:
-            session.leave()  # its event loop can no longer wait
+            open_file.stop()  # its event loop can no longer wait
 
     # --- the path of a message ---------------------------------------------------------------------------
 
-    async def declare_stream(self, source: Stream, lease_us: int) -> int | None:
-        stream = source
-
-        def stands(connection: Connection) -> NothingToWrite[int | None] | None:
-            same = steering.read_lease(connection, self._namespace, stream).us == lease_us
-            return NothingToWrite(None) if same else None
+    async def declare_stream(self, stream: Stream, lease_us: int) -> int | None:
+        def same(connection: Connection) -> NothingToWrite[int | None] | None:
+            is_same = steering.read_lease(connection, self._namespace, stream).us == lease_us
+            return NothingToWrite(None) if is_same else None
 
         return await self._write(
-            lambda transaction: steering.ensure(transaction, stream, lease_us), shortcut=stands
+            lambda transaction: steering.declare_stream(transaction, stream, lease_us), shortcut=same
         )
 
     async def remove_stream(self, stream: Stream) -> bool:
@@ -119,16 +117,16 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         add = publish if batch.stream.kind == "topic" else append
         size = sum([len(message.body) for message in batch.messages]) + SIZE_OF_ROW * len(batch.messages)
         step = WriteStep(partial(add, batch=batch), weight=len(batch.messages), size=size)
-        session = self._use()
-        if len(batch.messages) > 1 or not session.write_at_once(step):
-            return await session.write(step)
+        open_file = self._use()
+        if len(batch.messages) > 1 or not open_file.write_at_once(step):
+            return await open_file.write(step)
         answers = step.future.result()
         await asyncio.sleep(0)  # other tasks waited during the commit, and run now
         return answers
 
     async def claim(
         self,
-        sources: Sequence[Stream],
+        streams: Sequence[Stream],
         *,
         consumer: str,
         limit: int,
@@ -136,40 +134,40 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         children: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        session = self._use()
+        open_file = self._use()
         children = limit if children is None else children
         request = ClaimQuery(
-            sources, consumer, limit, suspects, next(self._turns), children, self._wants_order
+            streams, consumer, limit, suspects, next(self._turns), children, self._wants_order
         )
         until = monotonic() + wait
-        with session.watch.claiming(
-            sources, consumer, suspects=suspects > 0, children=children > 0
+        with open_file.waiters.claiming(
+            streams, consumer, suspects=suspects > 0, children=children > 0
         ) as waiter:
-            while not session.closing:
+            while not open_file.closing:
                 waiter.reset()
-                claims = await self._claim_apart(session, request)
+                claims = await self._claim_apart(open_file, request)
                 left = until - monotonic()
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
-                await waiter.heard(left)
+                await waiter.wait(left)
         return []
 
-    async def _claim_apart(self, session: OpenFile, request: ClaimQuery) -> list[Claim]:
-        async for claims in self._apart(request.sources, partial(self._try_to_claim, session, request)):
+    async def _claim_apart(self, open_file: OpenFile, request: ClaimQuery) -> list[Claim]:
+        async for claims in self._apart(request.streams, partial(self._try_to_claim, open_file, request)):
             if claims:
                 return claims
         return []
 
     async def _try_to_claim(
-        self, session: OpenFile, request: ClaimQuery, sources: Sequence[Stream]
+        self, open_file: OpenFile, request: ClaimQuery, streams: Sequence[Stream]
     ) -> list[Claim]:
-        request = msgspec.structs.replace(request, sources=sources)
+        request = msgspec.structs.replace(request, streams=streams)
 
         def nothing(connection: Connection) -> NothingToWrite[list[Claim]] | None:
             ready = request.limit > 0 and is_something_ready(
                 connection,
                 self._namespace,
-                request.sources,
+                request.streams,
                 suspects=request.suspects > 0,
                 children=request.children > 0,
             )
@@ -179,19 +177,19 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
             partial(claim, request=request), shortcut=nothing, durable=False, weight=request.limit
         )
         try:
-            return await asyncio.shield(session.write(step))
+            return await asyncio.shield(open_file.write(step))
         except asyncio.CancelledError:
             step.future.add_done_callback(self._give_back)
             raise
 
     def _give_back(self, claimed: asyncio.Future[list[Claim]]) -> None:
         """Hand back the claims of a caller that was cancelled and will never receive them."""
-        session = self._session
-        if claimed.cancelled() or claimed.exception() or session is None or session.closing:
+        open_file = self._open_file
+        if claimed.cancelled() or claimed.exception() or open_file is None or open_file.closing:
             return  # Their leases expire.
         settlements = [hand_back(claim) for claim in claimed.result()]
         step = WriteStep(lambda transaction: settle(transaction, settlements), durable=False)
-        session.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
+        open_file.write(step).add_done_callback(lambda done: done.cancelled() or done.exception())
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         verdicts: list[Verdict] = []
@@ -208,44 +206,44 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
     ) -> Reclaimed:
         watch = self._clock_watch
         self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
         restart = after_outage or self._stepped_us != 0
 
-        async def reclaim(sources: Sequence[Stream]) -> Reclaimed:
+        async def reclaim(streams: Sequence[Stream]) -> Reclaimed:
             def nothing(connection: Connection) -> NothingToWrite[Reclaimed] | None:
                 now_us = self._clock.now_us()
-                overdue = upkeep.is_something_overdue(connection, self._namespace, sources, now_us)
+                overdue = upkeep.is_something_overdue(connection, self._namespace, streams, now_us)
                 return None if overdue or restart else NothingToWrite(Reclaimed())
 
             def take(transaction: Transaction) -> Reclaimed:
                 if restart:
-                    upkeep.restart_leases(transaction, sources)
-                return upkeep.reclaim(transaction, sources, limit)
+                    upkeep.restart_leases(transaction, streams)
+                return upkeep.reclaim(transaction, streams, limit)
 
             return await self._write(take, shortcut=nothing, durable=False, weight=limit)
 
-        answers = [answer async for answer in self._apart(sources, reclaim)]
+        answers = [answer async for answer in self._apart(streams, reclaim)]
         stepped_us, self._stepped_us = self._stepped_us, 0
         return upkeep.reclaimed(answers, stepped_us)
 
-    async def promote(self, sources: Sequence[Stream], *, limit: int) -> Promoted:
-        async def promote(sources: Sequence[Stream]) -> Promoted:
+    async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
+        async def promote(streams: Sequence[Stream]) -> Promoted:
             def nothing(connection: Connection) -> NothingToWrite[Promoted] | None:
-                due_us, now_us = upkeep.next_due(connection, self._namespace, sources), self._clock.now_us()
+                due_us, now_us = upkeep.next_due(connection, self._namespace, streams), self._clock.now_us()
                 later = due_us is None or due_us > now_us
                 return NothingToWrite(upkeep.promoted(0, due_us, now_us)) if later else None
 
             return await self._write(
-                lambda transaction: upkeep.promote(transaction, sources, limit),
+                lambda transaction: upkeep.promote(transaction, streams, limit),
                 shortcut=nothing,
                 durable=False,
                 weight=limit,
             )
 
-        return upkeep.all_promoted([answer async for answer in self._apart(sources, promote)])
+        return upkeep.all_promoted([answer async for answer in self._apart(streams, promote)])
 
     async def prune(self, *, limit: int) -> int:
         def nothing(connection: Connection) -> NothingToWrite[int] | None:
@@ -275,74 +273,38 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         await self._write(lambda transaction: traffic.count_traffic(transaction, tallies), durable=False)
 
     async def traffic(self, minutes: int) -> list[TrafficRecord]:
-        now_us = self._clock.now_us()
-        return await self._read(
-            lambda connection: traffic.traffic(connection, self._namespace, minutes, now_us)
-        )
+        return await self._read(traffic.traffic, minutes, self._clock.now_us())
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
-        return self._use().watch.listen(hear)
-
-    # --- schedules ---------------------------------------------------------------------------------------
-
-    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
-        found = await self._read(lambda connection: schedules.read(connection, self._namespace, streams))
-        return Timetable(self._clock.now_us(), found)
-
-    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        # Swaps with messages are separate steps, so that a swap that cannot be written stops no other.
-        together = [index for index, swap in enumerate(swaps) if not swap.messages]
-        steps = [together] if together else []
-        steps += [[index] for index, swap in enumerate(swaps) if swap.messages]
-        writing = (self._swap([swaps[index] for index in step]) for step in steps)
-        answers: dict[int, Swapped] = {}
-        for step, written in zip(steps, await asyncio.gather(*writing, return_exceptions=True), strict=True):
-            if isinstance(written, BaseException):
-                raise written
-            answers.update(zip(step, written, strict=True))
-        return [answers[index] for index in range(len(swaps))]
-
-    async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        def refused(connection: Connection) -> NothingToWrite[list[Swapped]] | None:
-            answers = schedules.refusals(connection, self._namespace, swaps, self._clock.now_us())
-            return None if answers is None else NothingToWrite(answers)
-
-        weight = sum(max(1, len(swap.messages)) for swap in swaps)
-        return await self._write(partial(schedules.swap_all, swaps=swaps), shortcut=refused, weight=weight)
+        return self._use().waiters.listen(hear)
 
     # --- one message -------------------------------------------------------------------------------------
 
     async def get(self, stream: Stream, id: str) -> Record | None:
-        return await self._read(
-            lambda connection: topic_records.look(
-                connection, self._namespace, stream, id, self._clock.now_us()
-            )
-        )
+        return await self._read(topic_records.look, stream, id, self._clock.now_us())
 
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
-        session = self._use()
+        open_file = self._use()
         until = None if timeout is None else monotonic() + timeout
-        with session.watch.ending(stream, id) as waiter:
+        with open_file.waiters.ending(stream, id) as waiter:
             while True:
                 waiter.reset()
                 record = await self.get(stream, id)
                 if record is None or record.status.over:
                     return record or Record(stream, id, JobStatus.UNKNOWN)
-                if not await waiter.heard(None if until is None else max(0.0, until - monotonic())):
+                if not await waiter.wait(None if until is None else max(0.0, until - monotonic())):
                     return None
 
-    async def cancel(self, stream: Stream, id: str, *, mark_us: int) -> CancelAnswer:
-        return await self._write(lambda transaction: steering.cancel(transaction, stream, id, mark_us))
+    async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
+        return await self._write(lambda transaction: steering.cancel(transaction, stream, id, ttl_us))
 
     # --- look and steer ----------------------------------------------------------------------------------
 
     async def streams(self) -> list[Stream]:
-        return await self._read(lambda connection: looking.list_streams(connection, self._namespace))
+        return await self._read(looking.list_streams)
 
     async def counts(self, stream: Stream) -> Counts:
-        return await self._read(
-            lambda connection: topic_records.count(connection, self._namespace, stream, self._clock.now_us())
-        )
+        return await self._read(topic_records.count, stream, self._clock.now_us())
 
     async def messages(
         self,
@@ -354,36 +316,29 @@ class SqliteStore(SqliteTopics, SqliteLayouts, SqliteExamination, PartitionedSto
         limit: int = 100,
     ) -> Page[Record]:
         listing = RecordListing(stream, cursor, limit, status, task)
-        return await self._read(
-            lambda connection: looking.list_records(
-                connection, self._namespace, listing, self._clock.now_us()
-            )
-        )
+        return await self._read(looking.list_records, listing, self._clock.now_us())
 
     async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
-        now_us = self._clock.now_us()
-        return await self._read(
-            lambda connection: looking.holders(connection, self._namespace, stream, wanted, now_us)
-        )
+        return await self._read(looking.holders, stream, wanted, self._clock.now_us())
 
     async def workers(self) -> list[WorkerInfo]:
-        return await self._read(
-            lambda connection: workers.list_workers(connection, self._namespace, self._clock.now_us())
-        )
+        return await self._read(workers.list_workers, self._clock.now_us())
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._write(lambda transaction: steering.pause(transaction, stream, paused=paused))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         return await self._write(
-            lambda transaction: steering.purge(transaction, stream, mark_us, limit, marks), weight=limit
+            lambda transaction: steering.purge(transaction, stream, ttl_us, limit, end_records), weight=limit
         )
 
     async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
         listing = RecordListing(stream, cursor, limit, task=only.task, reason=only.reason)
-        return await self._read(lambda connection: looking.list_dead(connection, self._namespace, listing))
+        return await self._read(looking.list_dead, listing)
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         return await self._write(

@@ -183,7 +183,7 @@ async def test_orders_are_heard_of_the_whole_and_once(backend: StreamRouter) -> 
     stop = backend.listen(heard.append)
     [id] = await add(backend, 1)
     await backend.claim([SOURCE], consumer="w", limit=1, suspects=0, wait=0)
-    await backend.cancel(QUEUE, id, mark_us=1)
+    await backend.cancel(QUEUE, id, ttl_us=1)
     await backend.pause(QUEUE, paused=True)
     await add(backend, 1, delay=60)
     await wait_until(lambda: len(heard) >= 3)
@@ -247,7 +247,7 @@ async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
 
     assert await numbers_after(6) == [0, 1, 2]
     assert await numbers_after(2) == [0, 1, 2]  # something is in it
-    await backend.cancel(QUEUE, id, mark_us=0)
+    await backend.cancel(QUEUE, id, ttl_us=0)
     store.stream_state(QUEUE).sealed = False  # as after a failover that took it back
     assert await numbers_after(0) == [0, 2]
     assert store.stream_state(QUEUE).sealed

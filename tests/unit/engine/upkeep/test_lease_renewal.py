@@ -126,7 +126,7 @@ async def test_what_was_lost_is_reported_on_the_event_loop(bench: Bench) -> None
 async def test_a_cancellation_is_reported_while_the_lease_is_kept(bench: Bench) -> None:
     watch = Watch(bench)
     bench.held.take(claims := await bench.claims())
-    assert await bench.backend.cancel(SOURCE, claims[0].id, mark_us=1) is CancelAnswer.TOLD
+    assert await bench.backend.cancel(SOURCE, claims[0].id, ttl_us=1) is CancelAnswer.REQUESTED
     watch.keeper.start()
     await wait_until(lambda: watch.reported)
     assert watch.reported[0] == (claims[0], Renewal.CANCELLED)

@@ -288,7 +288,7 @@ def hourly(minute: int, catch_up: CatchUp = "all", **others: Any) -> Schedule:
 
 async def fired(bench: Bench) -> int:
     """How many jobs there are since it was last asked."""
-    return await bench.backend.purge(STREAM, mark_us=0, limit=2000)
+    return await bench.backend.purge(STREAM, ttl_us=0, limit=2000)
 
 
 async def alive(bench: Bench, worker: ScheduleRunner, name: str = "worker-1") -> None:

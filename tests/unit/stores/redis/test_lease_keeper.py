@@ -13,7 +13,7 @@ from headrace.core.records.answers import Renewal
 from headrace.stores.redis.client.open_connections import OpenConnections
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.faults import lost
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 from headrace.stores.redis.verbs import lease_keeper
 from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
 

@@ -20,6 +20,7 @@ from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.stores.sqlite.statements import (
     message_statements,
     record_statements,
+    stream_statements,
     topic_statements,
     upkeep_statements,
 )
@@ -40,7 +41,13 @@ NUMBERS = count(1)
 #: All that touch messages or events; the other tables are small.
 STATEMENTS = {
     name: text
-    for module in (message_statements, record_statements, upkeep_statements, topic_statements)
+    for module in (
+        message_statements,
+        record_statements,
+        stream_statements,
+        topic_statements,
+        upkeep_statements,
+    )
     for name, text in vars(module).items()
     if name.isupper() and not name.startswith("_") and re.search("headrace_(messages|events)", text)
 }
@@ -76,7 +83,7 @@ def test_no_statement_walks_through_all_messages(file: SqliteFile, name: str) ->
         "IS_SOMETHING_READY",
         "READ_OVERDUE",
         "FIND_DUE",
-        "PRUNE_MARKS",
+        "PRUNE_END_RECORDS",
         "READ_WAITING",
         "LIST_PLACE",
         "LIST_QUEUED",
@@ -99,7 +106,7 @@ def test_keys_that_have_run_out_are_found_by_their_time(file: SqliteFile) -> Non
 
 
 def test_the_marks_of_events_that_come_round_again_are_found_by_their_ids(file: SqliteFile) -> None:
-    plan = plan_of(file, topic_statements.FORGET_MARKS)
+    plan = plan_of(file, topic_statements.FORGET_END_RECORDS)
     assert any("headrace_messages_id (stream=? AND id=?)" in line for line in plan)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import App, BackendUnavailable
-from headrace.stores.sqlite.threads.fair_write_lock import turn_path
+from headrace.stores.sqlite.connection.fair_write_lock import turn_path
 from tests.support.doctor_findings import OK, WARN, examine
 
 
@@ -78,7 +78,7 @@ async def test_a_link_beside_the_file_is_not_followed(path: Path, suffix: str) -
     assert victim.read_text() == "precious"
 
 
-async def test_nor_is_one_in_the_place_of_the_turnstile(path: Path) -> None:
+async def test_nor_is_one_in_the_place_of_the_file_for_turns(path: Path) -> None:
     victim = path.with_name("victim")
     turn_path(path).symlink_to(victim)
     await work(path)

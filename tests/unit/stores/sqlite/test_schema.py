@@ -69,6 +69,17 @@ def test_an_older_file_goes_through_the_steps_it_lacks(connection: Connection) -
     assert connection.value("SELECT count(*) FROM headrace_more") == 0
 
 
+def test_renaming_keeps_the_deferred_keys_and_drops_old_control_messages(connection: Connection) -> None:
+    bring_up_to_date(connection, SCRIPTS[:10])
+    connection.run(
+        "INSERT INTO headrace_deferred_keys (stream, key, number, passed, hungry) VALUES (1, 'k', 5, 2, 1)"
+    )
+    connection.run("INSERT INTO headrace_orders (namespace, at_us, content) VALUES ('n', 1, '[]')")
+    bring_up_to_date(connection)
+    assert connection.row("SELECT number, passed, drawable FROM headrace_deferred_keys") == (5, 2, 1)
+    assert connection.value("SELECT count(*) FROM headrace_notices") == 0
+
+
 def test_a_file_of_the_first_version_keeps_its_leases(connection: Connection) -> None:
     bring_up_to_date(connection, SCRIPTS[:1])
     connection.run(

@@ -89,7 +89,7 @@ async def test_who_waits_for_an_end_is_woken_by_the_commit_of_another(ours: Stor
     [answer] = await theirs.append(batch())
     waiting = asyncio.create_task(ours.wait_for_end(STREAM, answer.id, EVER))
     await until_it_waits(ours)
-    await theirs.cancel(STREAM, answer.id, mark_us=SECOND)
+    await theirs.cancel(STREAM, answer.id, ttl_us=SECOND)
     record = await asyncio.wait_for(waiting, SOON)
     assert record is not None
     assert record.status is JobStatus.CANCELLED
@@ -174,8 +174,8 @@ async def test_nothing_is_left_open(path: Path) -> None:
 async def until_it_waits(backend: Store) -> None:
     """The look that goes before every wait is over: only a signal can end it."""
     assert isinstance(backend, SqliteStore)
-    session = backend._session
+    session = backend._open_file
     assert session is not None
-    await wait_until(lambda: session._signals._armed and session.watch.is_anybody_waiting)
+    await wait_until(lambda: session._signals._armed and session.waiters.is_anything_awaited())
     for _ in range(2):
         await backend.counts(STREAM)  # in the thread that looks, which looks when it has answered

@@ -20,8 +20,8 @@ from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.stores import open_store
 from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.connection.fair_write_lock import FairWriteLock
 from headrace.stores.sqlite.store import SqliteStore
-from headrace.stores.sqlite.threads.fair_write_lock import FairWriteLock
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.threads.waiters import ControlListener
 from headrace.stores.sqlite.verbs.control import StoredNotice
@@ -104,13 +104,13 @@ async def test_no_error_of_the_library_leaves_the_backend(backend: SqliteStore) 
     with pytest.raises(BackendUnavailable, match="no such table"):
         await backend._write(lambda transaction: transaction.connection.run("SELECT * FROM nowhere"))
     with pytest.raises(BackendUnavailable, match="no such table"):
-        await backend._read(lambda connection: connection.rows("SELECT * FROM nowhere"))
+        await backend._read(lambda connection, _: connection.rows("SELECT * FROM nowhere"))
     await backend.append(batch("fine"))
 
 
 async def test_the_reader_cannot_write(backend: SqliteStore) -> None:
     with pytest.raises(BackendUnavailable):
-        await backend._read(lambda connection: connection.run("DELETE FROM headrace_streams"))
+        await backend._read(lambda connection, _: connection.run("DELETE FROM headrace_streams"))
 
 
 # --- how safe ---------------------------------------------------------------------------------------------
@@ -203,14 +203,14 @@ async def test_opening_twice_at_once_opens_once(url: str) -> None:
     assert set(threading.enumerate()) == before
 
 
-async def test_an_order_of_a_newer_version_is_passed_over(backend: SqliteStore) -> None:
+async def test_a_notice_of_a_newer_version_is_passed_over(backend: SqliteStore) -> None:
     heard: list[ControlMessage] = []
     stop = backend.listen(heard.append)
 
     def announce(transaction: Transaction) -> None:
-        for content in ('["dance", "queue", "work", 7, 8]', '["resume", "queue", "work"]'):
+        for content in ('["dance", ["queue", "work"], 7, 8]', '["pause", ["queue", "work"], false, 9]'):
             transaction.connection.change(
-                "INSERT INTO headrace_orders (namespace, at_us, content) VALUES (?, ?, ?)",
+                "INSERT INTO headrace_notices (namespace, at_us, content) VALUES (?, ?, ?)",
                 (transaction.namespace, transaction.now_us, content),
             )
 
@@ -230,13 +230,13 @@ async def test_a_listener_does_not_hear_later_what_was_announced_before_it_came(
     )
     await other.pause(STREAM, paused=True)
     offered: list[ControlMessage] = []
-    tell = ControlListener.tell
+    tell = ControlListener.notify
 
     def note(listener: ControlListener, announcement: StoredNotice) -> None:
         tell(listener, announcement)
-        offered.append(announcement.order)
+        offered.append(announcement.notice)
 
-    monkeypatch.setattr(ControlListener, "tell", note)
+    monkeypatch.setattr(ControlListener, "notify", note)
     monkeypatch.setattr(
         "headrace.stores.sqlite.threads.waiters.NEWCOMER", 60.0
     )  # however busy the machine is
@@ -319,7 +319,7 @@ def test_an_app_used_from_loop_after_loop_leaves_no_threads(url: str) -> None:
 # --- turns ------------------------------------------------------------------------------------------------
 
 
-def test_who_comes_second_waits_at_the_turnstile(tmp_path: Path) -> None:
+def test_the_second_writer_waits_for_its_turn(tmp_path: Path) -> None:
     first, second = FairWriteLock(tmp_path / "jobs.db"), FairWriteLock(tmp_path / "jobs.db")
     assert first.enter()
     passed = threading.Event()
@@ -334,31 +334,31 @@ def test_who_comes_second_waits_at_the_turnstile(tmp_path: Path) -> None:
     first.leave()
     assert passed.wait(5)
     thread.join()
-    for turnstile in (first, second):
-        turnstile.close()
+    for lock in (first, second):
+        lock.close()
 
 
 def test_within_its_turn_a_writer_need_not_pass_again(tmp_path: Path) -> None:
-    turnstile = FairWriteLock(tmp_path / "jobs.db")
-    assert turnstile.enter()
-    turnstile.leave()
-    assert not turnstile.enter()
-    turnstile.close()
+    lock = FairWriteLock(tmp_path / "jobs.db")
+    assert lock.enter()
+    lock.leave()
+    assert not lock.enter()
+    lock.close()
 
 
-def test_nobody_waits_where_there_can_be_no_turnstile(tmp_path: Path) -> None:
-    turnstile = FairWriteLock(tmp_path / "missing" / "jobs.db")
-    assert turnstile.enter()
-    turnstile.leave()
-    turnstile.close()
+def test_nobody_waits_where_there_can_be_no_turns(tmp_path: Path) -> None:
+    lock = FairWriteLock(tmp_path / "missing" / "jobs.db")
+    assert lock.enter()
+    lock.leave()
+    lock.close()
 
 
-def test_nobody_waits_for_ever_at_a_turnstile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.stores.sqlite.threads.fair_write_lock.PATIENCE", 0.01)
+def test_nobody_waits_for_ever_for_a_turn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.stores.sqlite.connection.fair_write_lock.PATIENCE", 0.01)
     stuck, other = FairWriteLock(tmp_path / "jobs.db"), FairWriteLock(tmp_path / "jobs.db")
     assert stuck.enter()
     assert not other.enter()
     stuck.leave()
     assert not other.enter()  # and not again soon
-    for turnstile in (stuck, other):
-        turnstile.close()
+    for lock in (stuck, other):
+        lock.close()

@@ -37,6 +37,7 @@ from headrace.stores.sqlite.topics.log import MOST_BYTES
 from headrace.stores.sqlite.topics.publish import publish
 from headrace.stores.sqlite.verbs import steering, upkeep
 from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim
+from headrace.stores.sqlite.verbs.removal import remove_stream
 from headrace.stores.sqlite.verbs.settle import settle
 from tests.support.waiting import wait_until
 from tests.unit.stores.sqlite.sqlite_file import NAMESPACE, SqliteFile
@@ -267,7 +268,7 @@ def test_keys_and_counts_agree_with_the_rows_whatever_was_done(shop: Shop, seed:
         chance.choice([publish, claim, claim, settle_some, settle_some, steer])()
         file.clock.advance(chance.choice([0, 0, 1, 4]))
         check(file)
-    assert file.transact(lambda transaction: groups.remove(transaction, GROUP))
+    assert file.transact(lambda transaction: remove_stream(transaction, GROUP))
     check(file)
     assert shop.numbers("SELECT count(*) FROM headrace_messages") == 0
 
@@ -278,7 +279,7 @@ def test_a_group_removed_in_the_transaction_that_filled_it_counts_nothing(shop: 
 
     def claim_and_remove(transaction: Transaction) -> None:
         claim(transaction, ClaimQuery([SOURCE], "worker-1", 1, 1, 1))
-        groups.remove(transaction, GROUP)
+        remove_stream(transaction, GROUP)
 
     shop.file.transact(claim_and_remove)
     check(shop.file)
@@ -348,7 +349,7 @@ async def test_a_group_that_has_drawn_everything_and_a_reader_do_not_lock_the_fi
 async def test_a_closing_backend_lets_its_readers_go(backend: SqliteStore) -> None:
     await backend.append(Batch(TOPIC, "producer", 1, [event("e1")]))
     reading = asyncio.ensure_future(backend.read(TOPIC, NEW, consumer="reader", limit=9, wait=60))
-    bells = backend._use().watch._claims
+    bells = backend._use().waiters._claims
     await wait_until(lambda: [bell for bell in bells if isinstance(bell, ReadWaiter) and bell.position == 1])
     async with asyncio.timeout(10):
         await backend.close()

@@ -1,4 +1,4 @@
-"""How the store holds a message, before and after its end."""
+"""How the store holds a message until its end."""
 
 from __future__ import annotations
 
@@ -42,17 +42,3 @@ class Entry(msgspec.Struct, gc=False):
             and self.status not in (JobStatus.RUNNING, JobStatus.DEAD)
             and self.state.expired(self.expires_us, now_us)
         )
-
-
-class EndRecord(msgspec.Struct, frozen=True, gc=False):
-    """What is kept of a message after its end, for a time."""
-
-    id: str
-    task: str
-    number: int
-    status: JobStatus
-    ended_us: int
-    until_us: int
-    result: bytes | None = None
-    note: str = ""
-    state: State = FRESH

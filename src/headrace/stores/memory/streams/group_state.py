@@ -62,7 +62,7 @@ class GroupState(StreamState):
 
     def note_member(self, now_us: int, *, wants_order: bool | None) -> None:
         """Note that the group has a live member, and create a lost group again. `wants_order` None: the
-        member has not said what it wants."""
+        process is not a member."""
         self.seen_us = now_us
         if not self.joined and self.stream.group not in self.topic.removed:
             self.join(BEGINNING, ordered=bool(wants_order), now_us=now_us)
@@ -148,10 +148,8 @@ class GroupState(StreamState):
 
     # --- drawing -----------------------------------------------------------------------------------------
 
-    def take(
-        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
-    ) -> list[Claim]:
-        claims = super().take(stream, lane, limit, room, consumer, now_us)
+    def take(self, lane: int, limit: int, room: int, consumer: str, now_us: int) -> list[Claim]:
+        claims = super().take(lane, limit, room, consumer, now_us)
         room -= size_of(claims)
         if lane == DRAWING and len(claims) < limit and room > 0:
             for _ in range(limit - len(claims)):
@@ -159,12 +157,12 @@ class GroupState(StreamState):
                 if entry is None:
                     break
                 self.lanes.put(DRAWING, entry)
-            claims += super().take(stream, lane, limit - len(claims), room, consumer, now_us)
+            claims += super().take(lane, limit - len(claims), room, consumer, now_us)
         return claims
 
     def _draw(self) -> Entry | None:
         """The next event that may run. Earlier events that may not run are parked or passed over."""
-        if self.deferred.hungry and (entry := self._catch_up()):
+        if self.deferred.drawable and (entry := self._catch_up()):
             return entry
         while self.joined and not self.deferred.too_many:
             event = self.topic.log.after(self.position)
@@ -210,7 +208,7 @@ class GroupState(StreamState):
             elif entry := self._meet_again(log[number]):
                 deferred.looked_up_to(number, self.position)
                 return entry
-            if not deferred.hungry:
+            if not deferred.drawable:
                 break
         deferred.looked_up_to(number, self.position)
         return None
@@ -261,19 +259,19 @@ class GroupState(StreamState):
 
     def _note_room(self, key: str) -> None:
         if self.deferred.keys and self.deferred.note_room(key, self.parking.count(key)):
-            self._ring()
+            self._wake_waiters()
 
     # --- steering ----------------------------------------------------------------------------------------
 
-    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+    def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         """Events that the group has not drawn are queued too. A running event does not run again later."""
         self.again = 0
-        self.deferred.hungry.update(self.deferred.keys)
+        self.deferred.drawable.update(self.deferred.keys)
         for purged in range(limit):
             entry = self._next_waiting()
             if entry is None:
                 return purged
-            self._end_waiting(entry, mark_us, marks, now_us)
+            self._end_waiting(entry, ttl_us, end_records, now_us)
         return limit
 
     def _next_waiting(self) -> Entry | None:

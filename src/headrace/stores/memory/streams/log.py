@@ -6,9 +6,8 @@ from bisect import bisect_left
 
 import msgspec
 
-from headrace.core.errors import UnknownEvent
 from headrace.core.messages.message import Message
-from headrace.core.topics.topic import Start
+from headrace.core.topics.topic import Start, unknown_event
 
 
 class StoredEvent(msgspec.Struct, frozen=True, gc=False):
@@ -98,5 +97,5 @@ class TopicLog:
     def _number(self, id: str) -> int:
         number = self._numbers.get(id)
         if number is None:
-            raise UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
+            raise unknown_event(id)
         return number

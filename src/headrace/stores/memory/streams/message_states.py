@@ -12,12 +12,11 @@ from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import Lease
 from headrace.core.schedules.schedule_record import ScheduleRecord
 from headrace.stores.memory.views import end_of
-from headrace.stores.memory.waiter import Waiter
-from headrace.stores.memory.watchers import Watchers
+from headrace.stores.memory.waiter import Waiter, Watchers
 
 from .due_times import DueMessages
-from .ended import EndRecords
-from .entry import EndRecord, Entry
+from .end_records import EndRecord, EndRecords
+from .entry import Entry
 from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
 from .producers import Producers
 from .unique_keys import UniqueKeys
@@ -35,7 +34,7 @@ class MessageStates:
         self.established = False  # declared or appended to
         self.paused = False
         self.sealed = False  # nothing is appended any more
-        #: Rung when something can be claimed.
+        #: Woken when something can be claimed.
         self.waiters: set[Waiter[None]] = set()
         self.watchers = Watchers()
 
@@ -44,7 +43,7 @@ class MessageStates:
         self.due_messages = DueMessages()
         self.running: dict[object, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
-        self.marks = EndRecords()
+        self.end_records = EndRecords()
         self.keys = UniqueKeys()
         self.schedules: dict[str, ScheduleRecord] = {}
         self._producers = Producers()
@@ -53,7 +52,7 @@ class MessageStates:
         self._announce = announce
 
     def find(self, id: str, now_us: int) -> Entry | EndRecord | None:
-        return self.entries.get(id) or self.marks.get(id, now_us)
+        return self.entries.get(id) or self.end_records.get(id, now_us)
 
     def owner(self, key: str, now_us: int) -> str | None:
         """The id of the message that holds a unique key and has not expired."""
@@ -87,7 +86,7 @@ class MessageStates:
         else:
             lane = FIRST_PRIORITY + entry.message.priority
         self.lanes.put(lane, entry)
-        self._ring()
+        self._wake_waiters()
 
     def _schedule(self, entry: Entry, status: JobStatus, due_us: int, now_us: int) -> None:
         entry.status = status
@@ -126,20 +125,20 @@ class MessageStates:
         del self.entries[message.id]
         if ttl_us > 0:
             number, until_us = next(self._numbers), now_us + ttl_us
-            mark = EndRecord(
+            end_record = EndRecord(
                 message.id, message.task, number, status, now_us, until_us, result, note, entry.state
             )
-            self.marks.keep(mark)
+            self.end_records.keep(end_record)
         self._part(entry, now_us)
 
-    def _end_waiting(self, entry: Entry, ttl_us: int, marks: int, now_us: int) -> None:
+    def _end_waiting(self, entry: Entry, ttl_us: int, end_records: int, now_us: int) -> None:
         """End a waiting entry that was taken out: as expired, or else as cancelled. It gets an end record
-        while there are fewer than `marks` of these, or when a caller waits for it."""
+        while there are fewer than `end_records` of these, or when a caller waits for it."""
         status = JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED
         left, since_us = self._purged
         if since_us + ttl_us <= now_us:
             left, since_us = 0, now_us
-        kept = left < marks or entry.message.id in self.watchers
+        kept = left < end_records or entry.message.id in self.watchers
         self._purged = left + kept, since_us
         self._end(entry, status, ttl_us if kept else 0, now_us)
 
@@ -155,7 +154,7 @@ class MessageStates:
             for waiter in waiters:
                 waiter.wake(record)
 
-    def _ring(self) -> None:
+    def _wake_waiters(self) -> None:
         if self.waiters and not self.paused:
             for waiter in self.waiters:
                 waiter.wake(None)

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.errors import Moved
 from headrace.core.messages.claim import Claim, Report
-from headrace.core.messages.message import EXPIRED_MARK_US, FRESH, Batch, Message, Stream, TrailEntry
+from headrace.core.messages.message import EXPIRED_TTL_US, FRESH, Batch, Message, TrailEntry
 from headrace.core.messages.outcome import (
     DONE,
     Cancelled,
@@ -44,7 +44,7 @@ _KEPT, _GONE, _LOST = Verdict.KEPT, Verdict.GONE, Verdict.LOST
 
 
 class StreamState(MessageStates):
-    def ensure(self, lease_us: int, now_us: int) -> int | None:
+    def declare(self, lease_us: int, now_us: int) -> int | None:
         self.established = True
         previous, self.lease = self.lease.us, self.lease.changed(lease_us, now_us)
         if previous in (None, lease_us):
@@ -54,7 +54,7 @@ class StreamState(MessageStates):
 
     def wake(self) -> None:
         """Wake the waiters: perhaps something can be claimed or read."""
-        self._ring()
+        self._wake_waiters()
 
     @property
     def in_use(self) -> bool:
@@ -80,12 +80,12 @@ class StreamState(MessageStates):
                 answer = Answer(message.id)
             answers.append(answer)
         self._producers.remember(batch, answers, now_us)
-        self._ring()
+        self._wake_waiters()
         return answers
 
     def holder(self, id: str, key: str, now_us: int) -> str | None:
         """This id if it is known, or the id of the message that holds the key."""
-        if id in self.entries or self.marks.get(id, now_us):
+        if id in self.entries or self.end_records.get(id, now_us):
             return id
         return self.owner(key, now_us) if key else None
 
@@ -96,7 +96,7 @@ class StreamState(MessageStates):
 
     def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
         id = message.id
-        if id in self.entries or self.marks.get(id, now_us):
+        if id in self.entries or self.end_records.get(id, now_us):
             return Answer(id, "duplicate")
         if message.unique:
             if owner := self.owner(message.unique.key, now_us):
@@ -123,18 +123,16 @@ class StreamState(MessageStates):
         expired = self._expired_owner(unique.key, now_us)
         if expired is not None:
             self._take_out(expired)
-            self._end(expired, JobStatus.EXPIRED, message.mark_us, now_us)
+            self._end(expired, JobStatus.EXPIRED, message.expired_ttl_us, now_us)
         self.keys.take(unique, message.id, now_us)
         return expired is not None
 
     # --- out and back ------------------------------------------------------------------------------------
 
-    def take(
-        self, stream: Stream, lane: int, limit: int, room: int, consumer: str, now_us: int
-    ) -> list[Claim]:
+    def take(self, lane: int, limit: int, room: int, consumer: str, now_us: int) -> list[Claim]:
         """Claim at most `limit` messages, and no more once they have `room` bytes."""
         claims: list[Claim] = []
-        running, numbers = self.running, self._numbers
+        stream, running, numbers = self.stream, self.running, self._numbers
         for entry in self.lanes.take(lane, limit, room):
             message = entry.message
             token = next(numbers)
@@ -234,8 +232,8 @@ class StreamState(MessageStates):
 
     def report(self, report: Report, now_us: int) -> None:
         if entry := self.running.get(report.claim.token):
-            said = report.fraction is not None
-            entry.progress = Progress(report.fraction or 0.0, report.text, now_us) if said else None
+            has_fraction = report.fraction is not None
+            entry.progress = Progress(report.fraction or 0.0, report.text, now_us) if has_fraction else None
             entry.log = report.log
 
     # --- upkeep ------------------------------------------------------------------------------------------
@@ -246,7 +244,7 @@ class StreamState(MessageStates):
         for entry in self.running.values():
             entry.leased_us = min(entry.leased_us, now_us)
 
-    def recover(self, source: Stream, limit: int, now_us: int) -> list[Recovery]:
+    def recover(self, limit: int, now_us: int) -> list[Recovery]:
         if self._is_ahead(now_us):
             self.restart_leases(now_us)
         if not self.overdue(now_us):
@@ -256,7 +254,7 @@ class StreamState(MessageStates):
         overdue = list(takewhile(lambda held: held[1].leased_us <= since_us, first))
         for token, _ in overdue:
             del self.running[token]
-        return [self._recover(source, entry, now_us) for _, entry in overdue]
+        return [self._recover(entry, now_us) for _, entry in overdue]
 
     def _is_ahead(self, now_us: int) -> bool:
         """Whether a lease seems to begin in the future: the clock was set back."""
@@ -268,7 +266,7 @@ class StreamState(MessageStates):
         first = next(iter(self.running.values()), None)
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
-    def _recover(self, source: Stream, entry: Entry, now_us: int) -> Recovery:
+    def _recover(self, entry: Entry, now_us: int) -> Recovery:
         state = entry.state.crashed(TrailEntry(now_us, "crashed", entry.worker)).logged(entry.log)
         worker = entry.worker
         if entry.cancelled_for_us is not None:
@@ -279,14 +277,14 @@ class StreamState(MessageStates):
             entry.state = state
             self._queue(entry, now_us, returned=True)
         message = entry.message
-        return Recovery(source, message.id, message.task, worker, state.crashes, entry.status)
+        return Recovery(self.stream, message.id, message.task, worker, state.crashes, entry.status)
 
     def promote(self, now_us: int) -> None:
         """Queue the entry that is due first."""
         self._queue(self.due_messages.pop(), now_us)
 
     def prune(self, limit: int, now_us: int) -> int:
-        pruned = self.marks.prune(limit, now_us)
+        pruned = self.end_records.prune(limit, now_us)
         pruned += self.keys.prune(limit - pruned, now_us)
         pruned += self._producers.prune(limit - pruned, now_us)
         return pruned
@@ -296,26 +294,26 @@ class StreamState(MessageStates):
     def pause(self, *, paused: bool) -> None:
         self.paused = paused
         self._announce(PauseNotice(self.stream, paused))
-        self._ring()
+        self._wake_waiters()
 
-    def cancel(self, id: str, mark_us: int, now_us: int) -> CancelAnswer:
+    def cancel(self, id: str, ttl_us: int, now_us: int) -> CancelAnswer:
         entry = self.entries.get(id)
         if entry is None or entry.status is _DEAD or entry.expired(now_us):
             return CancelAnswer.GONE
         if entry.status is _RUNNING:
-            entry.cancelled_for_us = mark_us
+            entry.cancelled_for_us = ttl_us
             self._announce(CancelNotice(self.stream, id))
-            return CancelAnswer.TOLD
+            return CancelAnswer.REQUESTED
         self._take_out(entry)
-        self._end(entry, JobStatus.CANCELLED, mark_us, now_us)
+        self._end(entry, JobStatus.CANCELLED, ttl_us, now_us)
         return CancelAnswer.REMOVED
 
-    def purge(self, mark_us: int, limit: int, marks: int, now_us: int) -> int:
+    def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
         entries = self.lanes.take_any(limit)
         while len(entries) < limit and self.due_messages.first_us() is not None:
             entries.append(self.due_messages.pop())
         for entry in entries:
-            self._end_waiting(entry, mark_us, marks, now_us)
+            self._end_waiting(entry, ttl_us, end_records, now_us)
         return len(entries)
 
     def replay(self, id: str, now_us: int) -> ReplayAnswer:
@@ -326,7 +324,7 @@ class StreamState(MessageStates):
         if unique and unique.until == "finished":
             if self.owner(unique.key, now_us):
                 return ReplayAnswer.DUPLICATE
-            self._take_key(msgspec.structs.replace(entry.message, mark_us=EXPIRED_MARK_US), now_us)
+            self._take_key(msgspec.structs.replace(entry.message, expired_ttl_us=EXPIRED_TTL_US), now_us)
         del self.dead[id]
         # A replayed message must run: neither an old cancellation nor its age prevents that.
         entry.state, entry.cancelled_for_us, entry.expires_us = FRESH, None, 0

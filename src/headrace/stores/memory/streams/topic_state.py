@@ -14,7 +14,8 @@ from headrace.core.records.control import ControlMessage
 from headrace.core.records.record import JobStatus
 from headrace.core.topics.topic import LIVE_FOR, TRIMMED_BESIDE, KeptTopics, TopicRules
 
-from .entry import EndRecord, Entry
+from .end_records import EndRecord
+from .entry import Entry
 from .log import TopicLog
 from .stream_state import StreamState
 
@@ -90,12 +91,12 @@ class TopicState(StreamState):
         self.entries.pop(entry.message.id, None)
         entry.status = JobStatus.QUEUED  # so that `due_messages` finds it stale
         self._write(entry, now_us)
-        self._ring()
+        self._wake_waiters()
 
     def _write(self, entry: Entry, now_us: int) -> None:
         self.log.add(entry.message, entry.expires_us, now_us)
 
-    def _ring(self) -> None:
+    def _wake_waiters(self) -> None:
         for waiter in self.waiters:
             waiter.wake(None)
         self.waiters.clear()
@@ -107,7 +108,7 @@ class TopicState(StreamState):
     def trim(self, limit: int, now_us: int) -> int:
         return self.log.trim(self._may_go(now_us), limit)
 
-    def tended(self, trimmed: int, now_us: int) -> KeptTopics:
+    def kept(self, trimmed: int, now_us: int) -> KeptTopics:
         """The answer after `trimmed` events were trimmed."""
         spare = self._spare(now_us) if self.rules.strict else 0
         behind = [group for group in self.groups.values() if group.low_water < spare]

@@ -80,26 +80,26 @@ class ClusterNodes:
         """The connection to the node that owns the slot."""
         return await self.wire_to(await self._slots.owner(slot))
 
-    async def carry_out(self, errands: Sequence[NodeRequest]) -> list[Any]:
+    async def carry_out(self, requests: Sequence[NodeRequest]) -> list[Any]:
         """Send requests and return the replies. A request that a node redirects, or cannot serve now, was not
         carried out and is sent again."""
         until, pause = time.monotonic() + PATIENCE, FIRST_PAUSE
-        waiting = list(errands)
+        waiting = list(requests)
         while waiting:
             await self._send(waiting)
-            waiting = [errand for errand in waiting if self._is_to_be_sent_again(errand)]
-            if any(passes_soon(errand.reply) for errand in waiting):
+            waiting = [request for request in waiting if self._is_to_be_sent_again(request)]
+            if any(passes_soon(request.reply) for request in waiting):
                 if time.monotonic() > until:
                     break
                 await asyncio.sleep(random.uniform(0, pause))
                 pause = min(LONGEST_PAUSE, 2 * pause)
-        return [errand.reply for errand in errands]
+        return [request.reply for request in requests]
 
-    async def _send(self, errands: list[NodeRequest]) -> None:
+    async def _send(self, requests: list[NodeRequest]) -> None:
         by_place: dict[Place, list[NodeRequest]] = {}
-        for errand in errands:
-            place = errand.asked_at or await self._slots.owner(errand.slot)
-            by_place.setdefault(place, []).append(errand)
+        for request in requests:
+            place = request.asked_at or await self._slots.owner(request.slot)
+            by_place.setdefault(place, []).append(request)
         if len(by_place) == 1:
             [(place, several)] = by_place.items()
             await self._send_to(place, several)
@@ -114,8 +114,8 @@ class ClusterNodes:
                 error.uncertain = True  # the other nodes carried out their requests
             raise error
 
-    async def _send_to(self, place: Place, errands: list[NodeRequest]) -> None:
-        commands = [errand.commands for errand in errands]
+    async def _send_to(self, place: Place, requests: list[NodeRequest]) -> None:
+        commands = [request.commands for request in requests]
         data = b"".join([each for several in commands for each in several])
         try:
             replies = await self.at(place).ask(data, sum(map(len, commands)))
@@ -123,28 +123,28 @@ class ClusterNodes:
             self._slots.doubt()
             raise
         at = -1
-        for errand, several in zip(errands, commands, strict=True):
+        for request, several in zip(requests, commands, strict=True):
             at += len(several)
-            errand.reply, errand.sent_to = replies[at], place
+            request.reply, request.sent_to = replies[at], place
 
-    def _is_to_be_sent_again(self, errand: NodeRequest) -> bool:
-        reply = errand.reply
+    def _is_to_be_sent_again(self, request: NodeRequest) -> bool:
+        reply = request.reply
         if type(reply) is not ReplyError:
             return False
-        errand.attempts += 1
-        redirection = redirection_of(reply, errand.sent_to[0])
+        request.attempts += 1
+        redirection = redirection_of(reply, request.sent_to[0])
         if redirection is not None:
-            errand.asked_at = redirection.place if redirection.asks else None
+            request.asked_at = redirection.place if redirection.asks else None
             if not redirection.asks:
                 self._slots.learn(redirection.slot, redirection.place)
-                errand.slot = redirection.slot
-            return errand.attempts <= REDIRECTIONS
+                request.slot = redirection.slot
+            return request.attempts <= REDIRECTIONS
         if passes_soon(reply):
             self._slots.doubt()
             # At the next try the slot may have arrived, or another node may own it.
-            errand.asked_at, errand.attempts = None, 0
+            request.asked_at, request.attempts = None, 0
             return True
-        if is_error(reply, "NOSCRIPT") and not errand.loads:
-            errand.loads = True
+        if is_error(reply, "NOSCRIPT") and not request.loads:
+            request.loads = True
             return True
         return False

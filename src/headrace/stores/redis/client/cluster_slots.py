@@ -103,7 +103,7 @@ class ClusterSlots:
         self._asking = None
 
     async def _ask(self) -> None:
-        troubles: list[HeadraceError] = []
+        errors: list[HeadraceError] = []
         for place in self._candidates():
             link = Link(self._address.at(place))
             try:
@@ -111,12 +111,12 @@ class ClusterSlots:
                     [reply] = await link.ask(_QUESTION)
                 return self._read(reply, place)
             except TimeoutError:
-                troubles.append(lost(f"the node at {place[0]}:{place[1]} does not answer in time"))
+                errors.append(lost(f"the node at {place[0]}:{place[1]} does not answer in time"))
             except HeadraceError as error:
-                troubles.append(error)
+                errors.append(error)
             finally:
                 link.drop()
-        raise self._no_answer(troubles)
+        raise self._no_answer(errors)
 
     def _candidates(self) -> list[Place]:
         """The nodes to ask, in random order: one of them may be cut off and have old data."""
@@ -138,11 +138,11 @@ class ClusterSlots:
         self._owners, self._known = owners, tuple(known)
         self._told_at, self._doubtful = time.monotonic(), False
 
-    def _no_answer(self, troubles: list[HeadraceError]) -> BackendUnavailable:
-        told = "; ".join(dict.fromkeys(map(str, troubles)))
-        what = f"no node of {self._address.title} tells who owns what: {told}"
+    def _no_answer(self, errors: list[HeadraceError]) -> BackendUnavailable:
+        texts = "; ".join(dict.fromkeys(map(str, errors)))
+        what = f"no node of {self._address.title} tells who owns what: {texts}"
         return (
-            CommandRefused(what) if all(isinstance(each, CommandRefused) for each in troubles) else lost(what)
+            CommandRefused(what) if all(isinstance(each, CommandRefused) for each in errors) else lost(what)
         )
 
 

@@ -28,7 +28,7 @@ class OpenConnections:
         return self._process == os.getpid()
 
     @property
-    def at_home(self) -> bool:
+    def on_own_loop(self) -> bool:
         """Whether this process and this event loop opened the store."""
         return self.is_open and self._loop is asyncio.get_running_loop()
 

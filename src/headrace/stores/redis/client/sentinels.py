@@ -46,7 +46,7 @@ class SentinelClient:
     # --- where it is -------------------------------------------------------------------------------------
 
     async def find(self) -> Address:
-        troubles: list[HeadraceError] = []
+        errors: list[HeadraceError] = []
         for place in list(self._places):
             link = Link(self._address.of_sentinel(place))
             try:
@@ -54,12 +54,12 @@ class SentinelClient:
                     [reply] = await link.ask(self._question)
                 return self._found(place, reply)
             except TimeoutError:
-                troubles.append(lost(f"the sentinel at {place[0]}:{place[1]} does not answer in time"))
+                errors.append(lost(f"the sentinel at {place[0]}:{place[1]} does not answer in time"))
             except HeadraceError as error:
-                troubles.append(error)
+                errors.append(error)
             finally:
                 link.drop()
-        raise self._no_answer(troubles)
+        raise self._no_answer(errors)
 
     def doubt(self) -> None:
         """Ask another sentinel first next time."""
@@ -77,11 +77,11 @@ class SentinelClient:
         host, port = reply
         return self._address.at((host.decode(), int(port)))
 
-    def _no_answer(self, troubles: list[HeadraceError]) -> BackendUnavailable:
+    def _no_answer(self, errors: list[HeadraceError]) -> BackendUnavailable:
         """The error when no sentinel answers. It is permanent only if all of them refuse the request."""
-        told = "; ".join(dict.fromkeys(map(str, troubles)))
-        what = f"no sentinel tells where {self._master!r} is: {told}"
-        if all(isinstance(each, CommandRefused) for each in troubles):
+        texts = "; ".join(dict.fromkeys(map(str, errors)))
+        what = f"no sentinel tells where {self._master!r} is: {texts}"
+        if all(isinstance(each, CommandRefused) for each in errors):
             return CommandRefused(f"{what} (the sentinels' own password is ?sentinel_password=)")
         return lost(what)
 
@@ -96,9 +96,9 @@ class SentinelClient:
         learn of the new primary later than others, and until then name the old one."""
         self._watching = [asyncio.create_task(self._listen_to(place)) for place in self._places]
 
-    def leave(self, *, at_home: bool) -> None:
+    def leave(self, *, on_own_loop: bool) -> None:
         watching, self._watching = self._watching, []
-        if at_home:
+        if on_own_loop:
             for task in watching:
                 task.cancel()
 

@@ -47,10 +47,10 @@ def version_finding(server: str, version: str) -> Finding:
     if not version:
         return warn("server", "it does not say what it is", "give this user the right to INFO")
     if flaws:
-        told = "; ".join(f"{flaw.name}: {flaw.what}" for flaw in flaws)
+        known = "; ".join(f"{flaw.name}: {flaw.what}" for flaw in flaws)
         return warn(
             "server",
-            f"{server} {version} is known for {told}",
+            f"{server} {version} is known for {known}",
             "install the latest release of its branch, unless your distribution has mended its own package",
         )
     return ok("server", f"{server} {version}")
@@ -65,14 +65,14 @@ def connection_finding(address: Address) -> Finding:
         gap = "the host name in the certificate" if address.tls.verifies else "the certificate"
         return warn(
             "connection",
-            f"TLS, but {gap} is not verified: whoever sits in between can read and change everything",
+            f"TLS, but {gap} is not verified: a machine in between can read and change everything",
             "take ssl_cert_reqs and ssl_check_hostname out of the URL; ssl_ca_certs names an authority",
         )
     if is_this_machine(address.host):
         return ok("connection", "plain text, within this machine")
     return warn(
         "connection",
-        f"without TLS over the network to {address.host}: whoever can listen reads passwords and jobs",
+        f"without TLS over the network to {address.host}: a listener on the network reads passwords and jobs",
         "use rediss://, or a tunnel",
     )
 
@@ -80,11 +80,11 @@ def connection_finding(address: Address) -> Finding:
 def persistence_finding(facts: Facts, config: Mapping[str, str]) -> Finding:
     """How much data the server loses when it stops. `config` is empty when CONFIG is not allowed."""
     if facts.get("loading") == "1":  # while loading, the server reports no append-only file
-        return ok("persistence", "not told while it loads its data")
+        return ok("persistence", "not known while it loads its data")
     if facts.get("aof_enabled") == "1":
         return _append_only_finding(facts, config)
     if "aof_enabled" not in facts:
-        return ok("persistence", "not told")
+        return ok("persistence", "not known")
     if config.get("save") == "":
         return warn(
             "persistence",
@@ -123,7 +123,7 @@ def _append_only_finding(facts: Facts, config: Mapping[str, str]) -> Finding:
         case "everysec":
             return ok("persistence", "append-only file, every second: a power failure may cost that second")
         case _:
-            return ok("persistence", "append-only file; how often it reaches the disk is not told")
+            return ok("persistence", "append-only file; how often it reaches the disk is not known")
 
 
 def durability_finding(level: str, facts: Facts, config: Mapping[str, str]) -> Finding:
@@ -152,7 +152,7 @@ def durability_finding(level: str, facts: Facts, config: Mapping[str, str]) -> F
 
 def _fsync_finding(policy: str | None) -> Finding:
     """A waiting client does not make the server sync. The server syncs only by its own policy."""
-    told = "fsync: an enqueue returns when the job is on the server's disk"
+    meaning = "fsync: an enqueue returns when the job is on the server's disk"
     match policy:
         case "no":
             return fail(
@@ -162,9 +162,9 @@ def _fsync_finding(policy: str | None) -> Finding:
                 "CONFIG SET appendfsync always, or everysec",
             )
         case "everysec":
-            return ok("durability", f"{told}, which may take a second (appendfsync everysec)")
+            return ok("durability", f"{meaning}, which may take a second (appendfsync everysec)")
         case _:
-            return ok("durability", told)
+            return ok("durability", meaning)
 
 
 def eviction_finding(facts: Facts) -> Finding:
@@ -175,10 +175,10 @@ def eviction_finding(facts: Facts) -> Finding:
     if policy.startswith("volatile-"):
         return warn(
             "eviction",
-            f"{policy}: results, marks and unique keys with a window may vanish when memory is full",
+            f"{policy}: results, end records and unique keys with a window may vanish when memory is full",
             remedy,
         )
-    return ok("eviction", policy or "not told")
+    return ok("eviction", policy or "not known")
 
 
 def memory_finding(facts: Facts) -> Finding:
@@ -218,10 +218,10 @@ def replication_finding(facts: Facts) -> Finding:
     replicas = [_parts(value) for name, value in facts.items() if _is_replica(name)]
     late = [each for each in replicas if each.get("state") != "online" or int(each.get("lag", "0")) > LAG]
     if late:
-        told = ", ".join(_replica_text(each) for each in late)
+        texts = ", ".join(_replica_text(each) for each in late)
         return warn(
             "replication",
-            f"{len(late)} of {len(replicas)} replicas behind: {told}",
+            f"{len(late)} of {len(replicas)} replicas behind: {texts}",
             "look at the log of the replica and at the network between them",
         )
     if not replicas:

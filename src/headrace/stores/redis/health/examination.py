@@ -32,7 +32,7 @@ STALE_LEASES, STALE_LEAST = 4, 60 * SECOND
 STREAMS, HELD = 200, 100
 
 #: Servers whose different facts one line shows when all of them are ok.
-TOLD = 3
+SHOWN = 3
 
 
 class RedisExamination(RedisLooking, Examination):
@@ -75,7 +75,7 @@ class RedisExamination(RedisLooking, Examination):
         names = ", ".join(sorted(held)[:3])
         return warn(
             "consumers",
-            f"{held.total():,} messages are held by workers that are gone ({names}); nobody takes them back",
+            f"{held.total():,} messages are held by workers that are gone ({names}), and stay there",
             "start a worker of these queues and groups",
         )
 
@@ -133,14 +133,14 @@ def _merged(servers: list[Examined]) -> list[Finding]:
 
 def _lines(name: str, places: dict[Finding, list[str]]) -> list[Finding]:
     several = {finding: where for finding, where in places.items() if finding.name == name}
-    troubles = [
+    problems = [
         msgspec.structs.replace(finding, text=": ".join(filter(None, (", ".join(where), finding.text))))
         for finding, where in several.items()
         if finding.level is not Level.OK
     ]
     texts = [finding.text for finding in several]
-    more = [f"and {len(texts) - TOLD} more"] if len(texts) > TOLD else []
-    return troubles or [ok(name, " · ".join(texts[:TOLD] + more))]
+    more = [f"and {len(texts) - SHOWN} more"] if len(texts) > SHOWN else []
+    return problems or [ok(name, " · ".join(texts[:SHOWN] + more))]
 
 
 async def examine_server(wire: Wire, level: str) -> list[Finding]:
@@ -163,8 +163,8 @@ async def examine_server(wire: Wire, level: str) -> list[Finding]:
     ]
     if facts.get("cluster_enabled") == "1":
         [cluster] = await _asked(wire, ("CLUSTER", "INFO"))
-        told = cluster.decode() if isinstance(cluster, bytes) else ""
-        findings.append(diagnosis.cluster_finding(facts_of(told)))
+        text = cluster.decode() if isinstance(cluster, bytes) else ""
+        findings.append(diagnosis.cluster_finding(facts_of(text)))
     return [
         *findings,
         diagnosis.clock_finding(await _ahead(wire)),

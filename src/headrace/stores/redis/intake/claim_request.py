@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
+from typing import cast
 
 import msgspec
 
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.message import Stream
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.store import CLAIM_BYTES
-from headrace.stores.redis.queue import StreamScripts
+from headrace.stores.redis.entries import EntryToken
+from headrace.stores.redis.keys import SUSPECTS
+from headrace.stores.redis.stream_scripts import StreamScripts
 
 #: Queues that one script looks at, at most.
 WINDOW = 64
@@ -27,6 +32,32 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     room: int = CLAIM_BYTES
     awaited: int = 0  # milliseconds for which the server notifies this consumer of new messages
     glances: bool = False  # skip the look when nothing was queued since the last one
+
+    def windows(self, first: StreamScripts | None) -> list[ClaimRequest]:
+        """Split a look at many queues into steps. The first step begins at the queue `first`."""
+        queues = self.queues
+        if len(queues) <= WINDOW:
+            return [self]
+        if first is not None and first in queues:
+            start = queues.index(first)
+            queues = (*queues[start:], *queues[:start])
+        return [msgspec.structs.replace(self, queues=some) for some in batched(queues, WINDOW)]
+
+    def divide(self, claims: Iterable[Claim], paused: Container[Stream]) -> tuple[list[Claim], list[Claim]]:
+        """The claims that the request has room for, and the others."""
+        taken: list[Claim] = []
+        surplus: list[Claim] = []
+        suspects, children = self.suspects, self.children
+        for claim in claims:
+            suspect = cast(EntryToken, claim.token).lane in SUSPECTS
+            fits = len(taken) < self.limit and suspects >= suspect and children >= claim.child
+            if fits and claim.stream not in paused:
+                taken.append(claim)
+                suspects -= suspect
+                children -= claim.child
+            else:
+                surplus.append(claim)
+        return taken, surplus
 
 
 def wanted(

@@ -3,7 +3,7 @@
 Readers do not block on a cluster: that would take a connection and a command for each slot. A reader that
 finds a queue empty leaves its name there. The next step that queues a message publishes that it is ready.
 Each reader also looks at its slot every few seconds, in case it missed an announcement. While its name is
-still there, it missed nothing (`change_marks.py`).
+still there, it missed nothing (`change_tokens.py`).
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ from headrace.core.messages.message import Stream
 from headrace.stores.redis.faults import lost
 from headrace.stores.redis.keys import CHILD_LANES, SUSPECTS
 from headrace.stores.redis.notices import Notices
-from headrace.stores.redis.queue import StreamScripts
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import StreamScripts
 
 from .claim_request import ClaimRequest
 from .reader import ClaimReader
@@ -43,7 +43,7 @@ GRACE = 1.0
 UNUSED = 60.0
 
 #: Seconds between two looks at a slot, and milliseconds for which a name stays (longer than
-#: `change_marks.LOOK`).
+#: `change_tokens.LOOK`).
 LOOK, AWAITED = 5.0, 90_000
 
 #: Seconds that a consumer waits before it looks when the announcement names another one, which may be busy.
@@ -72,7 +72,7 @@ class ClusterReaders:
         self._asked: dict[ClaimReader, ClaimRequest] = {}
         self._failed: set[ClaimReader] = set()
         self._turns = asyncio.Lock()
-        self._stirred = asyncio.Event()
+        self._changed = asyncio.Event()
         self._was_woken = False
         self._kept: list[Claim] = []  # read for a caller that was cancelled
         self._notices = Notices()
@@ -89,13 +89,13 @@ class ClusterReaders:
 
     def wake(self) -> None:
         self._was_woken = True
-        self._stirred.set()
+        self._changed.set()
 
-    def stir(self) -> None:
+    def look_again(self) -> None:
         """Have all readers look again: what is known of the slots may be out of date."""
         self._due_at.clear()
         self._quiet.clear()
-        self._stirred.set()
+        self._changed.set()
 
     def ready(self, queue: StreamScripts, named: str) -> None:
         """A message was queued. The consumer that is named looks first."""
@@ -106,7 +106,7 @@ class ClusterReaders:
         later = 0.0 if named == self._consumer else random.uniform(*NOT_NAMED)
         self._due_at[reader] = min(now + later, self._due_at.get(reader, -inf))
         self._quiet.discard(reader)
-        self._stirred.set()
+        self._changed.set()
 
     async def stop(self) -> None:
         self.wake()
@@ -120,7 +120,7 @@ class ClusterReaders:
         loop = asyncio.get_running_loop()
         until = loop.time() + wanted.wait
         while True:
-            self._stirred.clear()
+            self._changed.clear()
             due = {reader: part for reader, part in parts.items() if self._is_due(reader)}
             claims = await self._poll(due, wanted) if due else []
             if not claims and wanted.wait <= 0:
@@ -128,15 +128,15 @@ class ClusterReaders:
                 claims = await self._poll(others, wanted)
             if not parts or claims or self._was_woken or loop.time() >= until:
                 return claims
-            await self._until_stirred(min(until, *[self._due_at.get(reader, -inf) for reader in parts]))
+            await self._until_changed(min(until, *[self._due_at.get(reader, -inf) for reader in parts]))
 
     def _is_due(self, reader: ClaimReader) -> bool:
         return not reader.is_free or self._due_at.get(reader, -inf) <= asyncio.get_running_loop().time()
 
-    async def _until_stirred(self, until: float) -> None:
+    async def _until_changed(self, until: float) -> None:
         try:
             async with asyncio.timeout_at(until):
-                await self._stirred.wait()
+                await self._changed.wait()
         except TimeoutError:
             pass
 

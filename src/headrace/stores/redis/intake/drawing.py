@@ -8,11 +8,12 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.connection import Link
 from headrace.stores.redis.faults import is_out_of_memory
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import DRAW
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: The script's answer for a group that the server had lost.
 CAME_BACK = 2
@@ -41,7 +42,7 @@ class EventDrawer:
             self._mended = now
         awaited = AWAITED if waits else 0
         return [
-            queue.call(DRAW, limit, self._store.wish(queue.stream), awaited, int(mends))
+            queue.call(DRAW, limit, self._store.wants_order(queue.stream), awaited, int(mends))
             for queue in _groups(queues)
         ]
 
@@ -69,17 +70,13 @@ class EventDrawer:
         for queue, reply in zip(_groups(queues), replies, strict=True):
             if isinstance(reply, ReplyError):
                 continue
-            standing, drawn, more = reply
-            changed = changed or drawn > 0 or more > 0 or (queue in self.gone) == bool(standing)
-            (self.gone.discard if standing else self.gone.add)(queue)
-            if standing == CAME_BACK:
-                await self._list(queue)
+            presence, drawn, more = reply
+            changed = changed or drawn > 0 or more > 0 or (queue in self.gone) == bool(presence)
+            (self.gone.discard if presence else self.gone.add)(queue)
+            if presence == CAME_BACK:
+                # A server that lost the group may have lost the list of streams too.
+                await self._store.list_streams(queue.stream, Stream("topic", queue.stream.topic))
         return changed
-
-    async def _list(self, queue: StreamScripts) -> None:
-        """List the group and its topic again: a server that lost the group may have lost that list too."""
-        labels = (queue.label, f"topic:{queue.stream.topic}")
-        await self._store.command("SADD", self._store.keys.streams, *labels)
 
 
 def _groups(queues: Sequence[StreamScripts]) -> list[StreamScripts]:

@@ -1,16 +1,18 @@
-"""Notes which entries one consumer was handed out, and finds those whose answer was lost."""
+"""Notes which entries one consumer was handed out, finds those whose answer was lost, and hands back."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
+from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.stores.redis.client.connection import Link, Word, pack
-from headrace.stores.redis.entries import claims_of
+from headrace.stores.redis.entries import EntryToken, claims_of
 from headrace.stores.redis.keys import GROUP, IN_ORDER
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
-from headrace.stores.redis.scripts import UNSEEN
+from headrace.stores.redis.scripts import RELEASE_STARTED, RUN_AGAIN, UNSEEN
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 from .claim_request import WINDOW, ClaimRequest, batched
 
@@ -59,3 +61,26 @@ class HandOuts:
                 return claims
         self.doubtful = False
         return []
+
+    async def hand_back(self, claims: Iterable[Claim]) -> list[Claim]:
+        """Queue these messages again, before all others; answers the claims for which that failed."""
+        failed: list[Claim] = []
+        for claim in claims:
+            token, queue = cast(EntryToken, claim.token), self._store.queue(claim.stream)
+            place = (claim.id, token.lane, token.entry, token.consumer)
+            try:
+                await self._store.run(queue.call(RUN_AGAIN, *place, "L", 0, 1, ""))
+            except BackendUnavailable:
+                failed.append(claim)
+        return failed
+
+    async def release_started(self, claims: list[Claim]) -> None:
+        """Release the unique keys that are held until a message is claimed."""
+        for claim in claims:
+            token = cast(EntryToken, claim.token)
+            if token.unique.startswith(b"s"):
+                queue = self._store.queue(claim.stream)
+                try:
+                    await self._store.run(queue.call(RELEASE_STARTED, claim.id, token.unique))
+                except BackendUnavailable:
+                    pass  # It is released when the message ends.

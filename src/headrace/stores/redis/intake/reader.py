@@ -9,57 +9,36 @@ reader also finds the messages of a lost answer (`HandOuts`).
 from __future__ import annotations
 
 import asyncio
-import time
-from collections.abc import Coroutine, Iterable, Mapping, Sequence, Set
+from collections.abc import Coroutine, Mapping, Set
 from typing import Any, TypeAlias, cast
 
-import msgspec
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.messages.claim import Claim, size_of
+from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
-from headrace.core.values.decoding import text_of
-from headrace.stores.redis.client.connection import Wire, pack
+from headrace.stores.redis.client.connection import pack
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.faults import can_heal, is_out_of_memory
+from headrace.stores.redis.faults import can_heal
 from headrace.stores.redis.keys import (
-    BOTTOM_UP,
     CHILD_LANES,
     GROUP,
     IN_ORDER,
     NORMAL_LANE,
-    RETURNED,
     SUSPECTS,
-    TOP_DOWN,
 )
 from headrace.stores.redis.notices import Notices
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
-from headrace.stores.redis.scripts import CLAIM, DECLARE_STREAM, RELEASE_STARTED, RUN_AGAIN
+from headrace.stores.redis.scripts import DECLARE_STREAM
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import StreamScripts
 
 from .blocking_read import BlockingRead
-from .change_marks import ChangeMarks
-from .claim_request import WINDOW, ClaimRequest, batched
-from .drawing import EventDrawer
+from .claim_request import ClaimRequest
 from .hand_outs import HandOuts
+from .poll import QueuePoll
 
 #: Seconds that a read blocks at most.
 BLOCK = 2.0
-
-#: Entries that the script reads from one lane. A plain command reads the rest: to convert entries in Lua
-#: costs the server as much again as to read them.
-PORTION = 16
-
-#: Entries that the script reads from one lane when the server is far away: then a round trip costs more.
-PORTION_AFAR = 500
-
-#: Bytes from which on a few large messages are worth another round trip.
-WORTH_A_TRIP = 1 << 18
-
-#: Seconds for which the script's answer on how many a plain command may read is valid: newer messages may be
-#: larger.
-FRESH = 0.05
 
 #: Seconds. An answer that is this much too late waited here while this process stood still. Its messages may
 #: belong to other workers by now.
@@ -69,14 +48,14 @@ LATE = 0.25
 #: do so on LULL_LANES lanes at most: it takes one message from each, however large.
 LULL, LULL_LANES = 0.001, 4
 
+#: Seconds for which lanes that held nothing else count as empty.
+IDLE_FOR = 0.05
+
 #: The lanes on which a read blocks, by their keys.
 Lanes: TypeAlias = Mapping[bytes, tuple[StreamScripts, int]]
 
 #: What a look found. With lanes: it found nothing, and there is time left to block on those lanes.
 Found: TypeAlias = tuple[list[Claim], Lanes | None]
-
-#: A queue, how many of its messages a plain command reads at once, and the most bytes that one of them has.
-Share: TypeAlias = tuple[StreamScripts, int, int]
 
 
 class ClaimReader:
@@ -94,17 +73,16 @@ class ClaimReader:
         self._task: asyncio.Task[Found] | None = None
         self._blocked = BlockingRead(store)
         self._lanes: Lanes = {}  # on which it blocked last
-        self._stirred = asyncio.Event()  # what was known before may be out of date
+        self._changed = asyncio.Event()  # what was known before may be out of date
         self._wake_asked = False
         self._leaving = False  # the caller of the read under way was cancelled
         self._kept: list[Claim] = []  # read, and not handed out
         self._handouts = HandOuts(store, self._link, consumer)
         self._idle: tuple[Set[bytes], float] | None = None  # lanes that held nothing else, and when
         self._hit: StreamScripts | None = None  # the queue in which the last wait found a message
-        self._is_far = False  # the last answer took long
         self._notices = Notices()
-        self._drawer = EventDrawer(store, self._link)
-        self._marks = ChangeMarks(self._link)
+        self._poll = QueuePoll(store, self._link, consumer, paused, self._handouts)
+        self._drawer = self._poll.drawer
 
     # --- for the backend ---------------------------------------------------------------------------------
 
@@ -142,7 +120,7 @@ class ClaimReader:
 
     def wake(self) -> None:
         self._wake_asked = True
-        self.stir()
+        self.look_again()
 
     @property
     def is_busy(self) -> bool:
@@ -160,11 +138,11 @@ class ClaimReader:
     def ready(self, queue: StreamScripts, named: str) -> None:
         """Do nothing: the announcement is for readers that do not block, and this one does."""
 
-    def stir(self) -> None:
+    def look_again(self) -> None:
         """Make the read under way look again."""
         self._idle = None
-        self._stirred.set()
-        self._unblock()
+        self._changed.set()
+        self._blocked.unblock()
 
     async def stop(self) -> None:
         """End the read under way, hand back the claims that no caller took, and close the connection."""
@@ -184,8 +162,7 @@ class ClaimReader:
             task, self._task = self._task, None
             if not task.cancelled() and task.exception() is None:
                 self._kept += task.result()[0]
-        if self._blocking is not None:
-            self._unblock()
+        self._blocked.unblock()
         replies = await self._blocked.left()
         if replies is None:
             self._handouts.doubtful = True
@@ -197,14 +174,7 @@ class ClaimReader:
         """End the read under way: its caller was cancelled."""
         self._leaving = True
         self._idle = None
-        self._stirred.set()
-        self._unblock()
-
-    @property
-    def _blocking(self) -> Wire | None:
-        return self._blocked.wire
-
-    def _unblock(self) -> None:
+        self._changed.set()
         self._blocked.unblock()
 
     # --- one read ----------------------------------------------------------------------------------------
@@ -218,30 +188,30 @@ class ClaimReader:
         except BackendUnavailable:
             self._doubt()
             raise
-        await self._release_started(claims)
+        await self._handouts.release_started(claims)
         return claims, lanes
 
     async def _poll_until(self, wanted: ClaimRequest, until: float) -> Found:
         loop = asyncio.get_running_loop()
         while True:
-            self._stirred.clear()
+            self._changed.clear()
             claims = await self._poll_if_needed(wanted)
             if self._was_woken() or claims or loop.time() >= until:
                 return claims, None
-            if self._stirred.is_set():
+            if self._changed.is_set():
                 continue
             lanes = self._lanes_to_block_on(wanted)
             if lanes:
                 return [], lanes
-            await self._until_stirred(min(until - loop.time(), BLOCK))
+            await self._until_changed(min(until - loop.time(), BLOCK))
             if self._was_woken() or loop.time() >= until:
                 return [], None
 
-    async def _until_stirred(self, seconds: float) -> None:
+    async def _until_changed(self, seconds: float) -> None:
         """Wait without the server: there is no lane to block on."""
         try:
             async with asyncio.timeout(seconds):
-                await self._stirred.wait()
+                await self._changed.wait()
         except TimeoutError:
             pass
 
@@ -255,7 +225,7 @@ class ClaimReader:
         if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
             return None
         lanes, when = self._idle
-        if self._kept or self._handouts.doubtful or asyncio.get_running_loop().time() >= when + FRESH:
+        if self._kept or self._handouts.doubtful or asyncio.get_running_loop().time() >= when + IDLE_FOR:
             return None
         found = self._lanes_to_block_on(wanted)
         return found if found.keys() == lanes else None
@@ -267,84 +237,18 @@ class ClaimReader:
     async def _poll_if_needed(self, wanted: ClaimRequest) -> list[Claim]:
         if self._lull(wanted) and not await self._drawer.draw_again(wanted.queues, wanted.limit):
             return []
-        if wanted.glances and await self._marks.are_unchanged(wanted.queues):
+        if wanted.glances and await self._poll.tokens.are_unchanged(wanted.queues):
             return []
         claims: list[Claim] = []
-        for window in self._windows(wanted):
-            claims, drawn = await self._poll(window)
+        hit, self._hit = self._hit, None
+        for window in wanted.windows(hit):
+            claims, drawn = await self._poll.poll(window)
             while drawn and not claims and not (self._wake_asked or self._leaving):
                 # All drawn events may be parked, or taken by other workers. Then there may be more to draw.
-                claims, drawn = await self._poll(window)
+                claims, drawn = await self._poll.poll(window)
             if claims or self._wake_asked or self._leaving:
                 break
         return claims
-
-    def _windows(self, wanted: ClaimRequest) -> list[ClaimRequest]:
-        """Split a look at many queues into steps. The first begins at the queue in which a wait just found a
-        message."""
-        queues, hit = wanted.queues, self._hit
-        if len(queues) <= WINDOW:
-            return [wanted]
-        if hit is not None and hit in queues:
-            first = queues.index(hit)
-            queues = (*queues[first:], *queues[:first])
-        self._hit = None
-        return [msgspec.structs.replace(wanted, queues=some) for some in batched(queues, WINDOW)]
-
-    async def _poll(self, wanted: ClaimRequest) -> tuple[list[Claim], bool]:
-        """Claim what the queues hold; also answers whether events were drawn."""
-        waits = wanted.wait > 0 or wanted.awaited > 0
-        calls = (*self._drawer.calls(wanted.queues, wanted.limit, waits=waits), self._call(wanted))
-        asked_at = time.monotonic()
-        *draws, reply = await self._store.run_all(calls, self._link, tolerates=is_out_of_memory)
-        self._is_far = time.monotonic() > asked_at + FRESH
-        self._store.check([reply], self._link)
-        drawn = await self._drawer.note(wanted.queues, draws)
-        seconds, microseconds, paused, used, reads, further, lane, marks = reply
-        if seconds:
-            self._store.learn_time(seconds, microseconds)
-        self._paused.difference_update(queue.stream for queue in wanted.queues)
-        self._paused.update(wanted.queues[source - 1].stream for source in paused)
-        self._store.lanes.update((wanted.queues[source - 1], text_of(lanes)) for source, lanes in used)
-        self._marks.note(wanted.queues, marks)
-        claims: list[Claim] = []
-        for source, read_lane, entries in reads:
-            claims += self._handouts.claims(wanted.queues[source - 1], read_lane, entries)
-        shares = [(wanted.queues[source - 1], count, bound) for source, count, bound in further]
-        while shares and time.monotonic() < asked_at + FRESH:
-            found = await self._poll_further(lane, shares)
-            claims += [claim for each in found for claim in each]
-            left, room = wanted.limit - len(claims), wanted.room - size_of(claims)
-            if lane in CHILD_LANES:
-                left = min(left, wanted.children - sum(claim.child for claim in claims))
-            shares = _further(shares, found, left=left, room=room)
-        return claims, drawn
-
-    def _call(self, wanted: ClaimRequest) -> ScriptCall:
-        keys = [key for queue in wanted.queues for key in (*queue.keys.lanes, queue.keys.meta)]
-        lanes = (RETURNED, *(BOTTOM_UP if wanted.from_bottom else TOP_DOWN))
-        kinds = "".join(queue.stream.kind[0] for queue in wanted.queues)
-        portion = PORTION_AFAR if self._is_far else PORTION
-        limits = (wanted.limit, wanted.suspects, wanted.room, portion)
-        children = (wanted.children, int(wanted.children_first), wanted.awaited)
-        args = (GROUP, self._consumer, *limits, kinds, *children, *lanes)
-        return ScriptCall(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
-
-    async def _poll_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
-        """Read the share of each queue with a plain command."""
-        head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT")
-        commands = [
-            pack((*head, count, "STREAMS", queue.keys.by_lane[lane], ">")) for queue, count, _ in shares
-        ]
-        try:
-            replies = await self._link.ask(b"".join(commands), len(commands))
-        except BackendUnavailable:
-            self._handouts.doubtful = True  # no error: the claims of the script are kept
-            return [[] for _ in shares]
-        return [
-            self._handouts.claims(queue, lane, reply[0][1]) if isinstance(reply, list) else []
-            for (queue, _, _), reply in zip(shares, replies, strict=True)
-        ]
 
     async def _wait(self, wanted: ClaimRequest, lanes: Lanes, seconds: float) -> list[Claim]:
         """Block until the first message comes. A plain message goes straight to the caller."""
@@ -354,7 +258,7 @@ class ClaimReader:
         command = pack((*head, *block, *lanes, *[">"] * len(lanes)))
         try:
             wire = self._link.wire or await self._link.connected()
-            if self._stirred.is_set() or self._wake_asked:
+            if self._changed.is_set() or self._wake_asked:
                 return []
             self._lanes, began = lanes, loop.time()
             reply = await self._blocked.ask(wire, command, seconds)
@@ -366,7 +270,7 @@ class ClaimReader:
             raise
         now, self._idle = loop.time(), None
         if not reply:
-            self._idle = None if self._stirred.is_set() else (lanes.keys(), now)
+            self._idle = None if self._changed.is_set() else (lanes.keys(), now)
             return []
         if isinstance(reply, ReplyError):
             return (await self._carried(self._heal(reply, wanted)))[0]
@@ -387,7 +291,7 @@ class ClaimReader:
 
     async def _sorted(self, claims: list[Claim], wanted: ClaimRequest) -> Found:
         claims = await self.trim(claims, wanted)
-        await self._release_started(claims)
+        await self._handouts.release_started(claims)
         return claims, None
 
     def _lanes_to_block_on(self, wanted: ClaimRequest) -> Lanes:
@@ -436,39 +340,12 @@ class ClaimReader:
 
     async def trim(self, claims: list[Claim], wanted: ClaimRequest) -> list[Claim]:
         """Hand back the claims that exceed the request: a blocking read takes one from each lane."""
-        taken: list[Claim] = []
-        surplus: list[Claim] = []
-        suspects, children = wanted.suspects, wanted.children
-        for claim in claims:
-            suspect = cast(EntryToken, claim.token).lane in SUSPECTS
-            fits = len(taken) < wanted.limit and suspects >= suspect and children >= claim.child
-            if fits and claim.stream not in self._paused:
-                taken.append(claim)
-                suspects -= suspect
-                children -= claim.child
-            else:
-                surplus.append(claim)
+        taken, surplus = wanted.divide(claims, self._paused)
         await self.hand_back(surplus)
         return taken
 
-    async def hand_back(self, claims: Iterable[Claim]) -> None:
-        for claim in claims:
-            token, queue = cast(EntryToken, claim.token), self._store.queue(claim.stream)
-            place = (claim.id, token.lane, token.entry, token.consumer)
-            try:
-                await self._store.run(queue.call(RUN_AGAIN, *place, "L", 0, 1, ""))
-            except BackendUnavailable:
-                self._kept.append(claim)
-
-    async def _release_started(self, claims: list[Claim]) -> None:
-        for claim in claims:
-            token = cast(EntryToken, claim.token)
-            if token.unique.startswith(b"s"):
-                queue = self._store.queue(claim.stream)
-                try:
-                    await self._store.run(queue.call(RELEASE_STARTED, claim.id, token.unique))
-                except BackendUnavailable:
-                    pass  # It is released when the message ends.
+    async def hand_back(self, claims: list[Claim]) -> None:
+        self._kept += await self._handouts.hand_back(claims)
 
 
 async def _through(work: Coroutine[Any, Any, Found], ended: asyncio.Future[None]) -> Found:
@@ -477,17 +354,3 @@ async def _through(work: Coroutine[Any, Any, Found], ended: asyncio.Future[None]
     finally:
         if not ended.done():
             ended.set_result(None)
-
-
-def _further(shares: Sequence[Share], found: Sequence[list[Claim]], *, left: int, room: int) -> list[Share]:
-    """The next shares, of queues that may hold more, where they are worth a round trip."""
-    full = [
-        (queue, bound)
-        for (queue, count, bound), claims in zip(shares, found, strict=True)
-        if len(claims) == count
-    ]
-    return [
-        (queue, count, bound)
-        for queue, bound in full
-        if (count := min(left, room // bound) // len(full)) >= PORTION or count * bound >= WORTH_A_TRIP
-    ]

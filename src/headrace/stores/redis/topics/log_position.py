@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-from headrace.core.errors import UnknownEvent
-from headrace.core.messages.ids import ALPHABET
-from headrace.core.topics.topic import Start
-from headrace.stores.redis.queue import StreamScripts
+from headrace.core.messages.ids import made_us
+from headrace.core.topics.topic import Start, unknown_event
 from headrace.stores.redis.scripts import FIND_EVENT, FIND_POSITION
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import StreamScripts
 
 #: Limits of one step of a search: events, and bytes of bodies.
 ITEMS, BYTES = 1000, 1 << 20
 
 #: Microseconds by which the clock that made an id may be ahead of the store's clock.
 SKEW = 60_000_000
-
-#: Characters of an id that hold its time, in milliseconds.
-TIME_LENGTH, ID_LENGTH = 10, 26
 
 
 async def position_of(store: RedisServer, topic: StreamScripts, start: Start) -> int:
@@ -30,10 +26,10 @@ async def position_of(store: RedisServer, topic: StreamScripts, start: Start) ->
 async def number_of(store: RedisServer, topic: StreamScripts, id: str) -> int:
     """The number of an event. An event is written after its id was made, so the search begins at that time.
     Earlier events are searched last, since clocks may differ and an id may be any text."""
-    begin: int = 1 + await store.run(topic.call(FIND_POSITION, "time", max(0, _made_us(id) - SKEW)))
+    begin: int = 1 + await store.run(topic.call(FIND_POSITION, "time", max(0, made_us(id) - SKEW)))
     number = await _search(store, topic, id, begin, None) or await _search(store, topic, id, 1, begin)
     if not number:
-        raise UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
+        raise unknown_event(id)
     return number
 
 
@@ -42,13 +38,3 @@ async def _search(store: RedisServer, topic: StreamScripts, id: str, begin: int,
     while not number and following and (end is None or following < end):
         number, following = await store.run(topic.call(FIND_EVENT, id, following, ITEMS, BYTES))
     return number
-
-
-def _made_us(id: str) -> int:
-    """The time at which an id was made; 0: the id holds no time."""
-    if len(id) != ID_LENGTH or any(character not in ALPHABET for character in id):
-        return 0
-    milliseconds = 0
-    for character in id[:TIME_LENGTH]:
-        milliseconds = milliseconds * len(ALPHABET) + ALPHABET.index(character)
-    return milliseconds * 1000

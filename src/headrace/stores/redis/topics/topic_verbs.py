@@ -19,10 +19,9 @@ from headrace.core.topics.topic import (
 )
 from headrace.core.values.decoding import text_of
 from headrace.stores.redis.entries import read_score
-from headrace.stores.redis.faults import OutOfMemory, is_damaged, is_sealed
-from headrace.stores.redis.keys import TopicKeys, label_of
+from headrace.stores.redis.faults import is_damaged, is_sealed
+from headrace.stores.redis.keys import TopicKeys
 from headrace.stores.redis.labels import labels_of, readable_texts
-from headrace.stores.redis.queue import ScriptCall
 from headrace.stores.redis.scripts import (
     COUNTS,
     DECLARE_TOPIC,
@@ -33,6 +32,7 @@ from headrace.stores.redis.scripts import (
     rules_text,
 )
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import ScriptCall
 from headrace.stores.redis.verbs.looking import counts_of
 
 from .log_position import position_of
@@ -54,13 +54,13 @@ class RedisTopics(Topics):
 
     async def declare_topic(self, topic: Stream, rules: TopicRules) -> None:
         await self._store.demand("producer")
-        await self._list_streams(topic)
+        await self._store.list_streams(topic)
         await self._run_unsealed(topic, self._store.queue(topic).call(DECLARE_TOPIC, rules_text(rules)))
 
     async def join(self, group: Stream, start: Start, *, ordered: bool = False) -> bool:
         await self._store.demand("worker")
-        await self._list_streams(_topic_of(group), group)
-        self._store.note_wish(group, ordered=ordered)
+        await self._store.list_streams(_topic_of(group), group)
+        self._store.note_order(group, ordered=ordered)
         queue = self._store.queue(group)
         answer = await self._run_unsealed(group, queue.call(JOIN, int(ordered), start.at, start.time_us))
         if answer < 0:
@@ -95,18 +95,13 @@ class RedisTopics(Topics):
         by_topic: dict[Stream, list[Stream]] = {}
         for stream in groups:
             by_topic.setdefault(_topic_of(stream), []).extend([stream] if stream.kind == "group" else [])
-        steps = [await self._tend(topic, several, limit) for topic, several in by_topic.items()]
-        return KeptTopics(
-            trimmed=sum(step.trimmed for step in steps),
-            more=any(step.more for step in steps),
-            holding=tuple(stream for step in steps for stream in step.holding),
-            passed=tuple(stream for step in steps for stream in step.passed),
-            disputed=tuple(stream for step in steps for stream in step.disputed),
-            stalled=tuple(stream for step in steps for stream in step.stalled),
-        )
+        kept = KeptTopics()
+        for topic, several in by_topic.items():
+            kept += await self._keep(topic, several, limit)
+        return kept
 
-    async def _tend(self, topic: Stream, groups: list[Stream], limit: int) -> KeptTopics:
-        words = [word for group in groups for word in (group.group, self._store.wish(group))]
+    async def _keep(self, topic: Stream, groups: list[Stream], limit: int) -> KeptTopics:
+        words = [word for group in groups for word in (group.group, self._store.wants_order(group))]
         total, more = 0, True
         names: list[list[bytes]] = []
         while more and total < limit:
@@ -114,7 +109,7 @@ class RedisTopics(Topics):
             trimmed, more, back, *names = await self._store.run(call)
             total += trimmed
             if back:
-                await self._list_streams(
+                await self._store.list_streams(
                     topic, *[group_stream(topic.name, name) for name in readable_texts(back)]
                 )
         groups_of = [tuple(group_stream(topic.name, name) for name in readable_texts(some)) for some in names]
@@ -178,13 +173,6 @@ class RedisTopics(Topics):
         groups = TopicKeys(self._store.namespace, stream.topic).groups
         removed: bool = await self._store.command("HGET", groups, stream.group) == b"0"
         return removed
-
-    async def _list_streams(self, *streams: Stream) -> None:
-        try:
-            await self._store.command("SADD", self._store.keys.streams, *map(label_of, streams))
-        except OutOfMemory:
-            return  # the step itself reports a lack of memory; a later step lists them
-        self._store.listed.update(streams)
 
 
 def _topic_of(group: Stream) -> Stream:

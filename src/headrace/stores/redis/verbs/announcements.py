@@ -10,20 +10,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
+import msgspec
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.messages.message import Stream
-from headrace.core.records.control import (
-    CancelNotice,
-    ControlMessage,
-    DueNotice,
-    LayoutNotice,
-    LeaseNotice,
-    MissedNotice,
-    PauseNotice,
-    ScheduleNotice,
-)
+from headrace.core.records.control import ControlMessage, MissedNotice
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import RECONNECT_MOST, Wire, pack
@@ -94,9 +86,9 @@ class Announcements:
         # A listener may be added twice, and is then called twice.
         listening = True
 
-        def hear_while_listening(order: ControlMessage) -> None:
+        def hear_while_listening(notice: ControlMessage) -> None:
             if listening:
-                hear(order)
+                hear(notice)
 
         def stop() -> None:
             nonlocal listening
@@ -121,14 +113,13 @@ class Announcements:
                 asyncio.get_running_loop().call_soon(self._ready, stream_of(label), name)
             case ["lane", label, lanes]:
                 asyncio.get_running_loop().call_soon(self._use_lanes, stream_of(label), lanes)
-        order = _order(words)
-        if order is not None:
-            self._tell(order)
+            case [_, _, *_] if notice := _notice(*words):
+                self._notify(notice)
 
-    def _tell(self, order: ControlMessage) -> None:
+    def _notify(self, notice: ControlMessage) -> None:
         loop = asyncio.get_running_loop()
         for hear in self._listeners:
-            loop.call_soon(hear, order)  # an error in a listener must not end the connection
+            loop.call_soon(hear, notice)  # an error in a listener must not end the connection
 
     # --- ends --------------------------------------------------------------------------------------------
 
@@ -182,7 +173,7 @@ class Announcements:
     # --- the connection ----------------------------------------------------------------------------------
 
     async def _subscribe(self, wire: Wire) -> None:
-        channels = (self._store.keys.orders, self._channel)
+        channels = (self._store.keys.notices, self._channel)
         for reply in await wire.send(b"".join(pack(("SUBSCRIBE", name)) for name in channels), len(channels)):
             if isinstance(reply, ReplyError):
                 raise error_of(reply, self._store.server_name)
@@ -194,7 +185,7 @@ class Announcements:
                 wire = await self._link.connected()
                 self._ask_again()
                 if wire is not first:
-                    self._tell(MissedNotice())
+                    self._notify(MissedNotice())
                 while not await wire.ended(PULSE):
                     await wire.send(pack(("PING",)))
                     await self._listen_to_another(wire)
@@ -228,20 +219,12 @@ async def _heard(event: asyncio.Event, until: float | None) -> bool:
     return True
 
 
-def _order(words: list[str]) -> ControlMessage | None:
+def _notice(what: str, label: str, *details: str) -> ControlMessage | None:
     """The control message in an announcement of the scripts; None: it is of a later version."""
-    match words:
-        case ["cancel", label, id]:
-            return CancelNotice(stream_of(label), id)
-        case ["pause", label, paused]:
-            return PauseNotice(stream_of(label), paused == "1")
-        case ["due", label]:
-            return DueNotice(stream_of(label))
-        case ["lease", label, lease_us] if lease_us.isdecimal():
-            return LeaseNotice(stream_of(label), int(lease_us))
-        case ["schedule", label]:
-            return ScheduleNotice(stream_of(label))
-        case ["layout", label]:
-            return LayoutNotice(stream_of(label))
-        case _:
-            return None
+    stream = stream_of(label)
+    words = [what, [stream.kind, stream.name], *details]
+    try:
+        notice: ControlMessage = msgspec.convert(words, ControlMessage, strict=False)
+    except msgspec.ValidationError:
+        return None
+    return notice

@@ -14,9 +14,8 @@ from headrace.core.schedules.schedule_record import NOW, ScheduleRecord, Schedul
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.faults import is_sealed
 from headrace.stores.redis.keys import NORMAL_LANE
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import APPEND, APPEND_ONE, APPEND_UNIQUE, PUBLISH, SWAP_SCHEDULES
-from headrace.stores.redis.topics.publish import publish_words
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
 ITEMS, BYTES = 500, 1 << 20
@@ -101,6 +100,29 @@ def _record_words(record: ScheduleRecord | None) -> tuple[Word, ...]:
     return last, record.fired_us or "", "1" if record.paused else "", record.definition or "", timing
 
 
+def _publish_words(messages: list[Message]) -> list[Word]:
+    """The words of the events, as the header of the script describes them."""
+    words: list[Word] = []
+    if are_alike(messages):
+        words += ("f", messages[0].task)
+        for message in messages:
+            words += (message.id, message.body)
+        return words
+    words.append("a")
+    for message in messages:
+        words += (message.id, message.task, message.body, message.key, _event_options(message))
+    return words
+
+
+def _event_options(message: Message) -> str:
+    """Empty for an event that is written at once, without a lifetime or a unique key."""
+    unique = message.unique
+    if not (message.delay_us or message.due_us or message.lifetime_us or unique):
+        return ""
+    times = f"{max(0, message.delay_us)} {max(0, message.due_us)} {message.lifetime_us}"
+    return f"{times} {unique.window_us} {unique.key}" if unique else f"{times} "
+
+
 def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:
     answers = [Answer(message.id) for message in batch.messages]
     moved: list[int] = []
@@ -127,7 +149,7 @@ def _without(answers: list[Answer], moved: list[int]) -> list[Answer | None]:
 def _call(queue: StreamScripts, batch: Batch, number: int, messages: list[Message]) -> ScriptCall:
     if queue.stream.kind == "topic":
         head = (f"{batch.producer}/{number}", _NUMBER % batch.number, REMEMBERED)
-        return queue.call(PUBLISH, *head, *publish_words(messages))
+        return queue.call(PUBLISH, *head, *_publish_words(messages))
     words = _words(batch, number, messages, REMEMBERED)
     keyed = words[_SHAPE] == "0" and any(message.unique for message in messages)
     return queue.call(APPEND_UNIQUE if keyed else APPEND, *words)
@@ -160,7 +182,7 @@ def _options(message: Message) -> str:
     unique = message.unique
     kind, key, window = (_KINDS[unique.until], unique.key, unique.window_us) if unique else ("-", "", 0)
     times = f"{max(0, message.delay_us)} {max(0, message.due_us)} {message.lifetime_us}"
-    return f"{message.priority} {int(message.child)} {times} {kind} {window} {message.mark_us} {key}"
+    return f"{message.priority} {int(message.child)} {times} {kind} {window} {message.expired_ttl_us} {key}"
 
 
 def _chunks(messages: list[Message]) -> Iterator[list[Message]]:

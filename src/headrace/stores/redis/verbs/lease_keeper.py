@@ -15,9 +15,9 @@ from headrace.core.store import LeaseKeeper
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.notices import Notices
-from headrace.stores.redis.queue import ScriptCall
 from headrace.stores.redis.scripts import RENEW
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import ScriptCall
 
 #: Claims in one script.
 ITEMS = 500
@@ -40,7 +40,7 @@ class RedisLeaseKeeper(LeaseKeeper):
         self._notices = Notices()
 
     async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
-        if not self._store.life.at_home:
+        if not self._store.life.on_own_loop:
             self._store.begin()
         renewals = [Renewal.LOST] * len(claims)
         chunks = list(_chunks(claims))
@@ -69,9 +69,9 @@ class RedisLeaseKeeper(LeaseKeeper):
             return await self._store.run_all(calls) if calls else []
         # A cluster node that cannot be reached must not cost the leases on the other nodes.
         answers = await asyncio.gather(*map(self._store.run, calls), return_exceptions=True)
-        troubles = [answer for answer in answers if isinstance(answer, BaseException)]
-        if troubles and (len(troubles) == len(answers) or not _are_outages(troubles)):
-            raise troubles[0]
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        if errors and (len(errors) == len(answers) or not _are_outages(errors)):
+            raise errors[0]
         return [
             self._unknown(chunk, answer) if isinstance(answer, BaseException) else answer
             for chunk, answer in zip(chunks, answers, strict=True)

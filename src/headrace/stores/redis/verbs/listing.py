@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import DeadFilter
-from headrace.core.records.listing import OVER, PARTS, REQUESTS, ListingPart, ListingWalk
-from headrace.core.records.record import DeadLetter, JobStatus, Page, Record
-from headrace.stores.redis.entries import dead_letter_of, record_of
+from headrace.core.records.listing import OVER, PARTS, REQUESTS, ListingPart, ListingWalk, wrong_place
+from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, dead_letter_of
+from headrace.stores.redis.entries import record_of
 from headrace.stores.redis.labels import readable_texts
 from headrace.stores.redis.scripts import GET, LIST_MESSAGES
 from headrace.stores.redis.server import RedisServer
@@ -57,7 +56,7 @@ class Lister:
         after, items = cursor or "", list[DeadLetter]()
         for _ in range(REQUESTS):
             rows, after, _ = await self._rows(stream, _DEAD, after, limit - len(items))
-            items += [dead_letter_of(record) for record in rows if _is_meant(record, only)]
+            items += [dead_letter_of(record) for record in rows if only.fits(record.task, record.reason)]
             if not after or len(items) >= limit:
                 break
         return Page(tuple(items), after or None)
@@ -68,7 +67,7 @@ class Lister:
         """Rows of a part, the cursor of the next page, and the time in milliseconds."""
         _check_place(part, after)
         if part.status is None:
-            return *await self._marks(stream, after, limit), 0
+            return *await self._end_records(stream, after, limit), 0
         since_ms = began_ms if part.late else 0
         call = self._store.queue(stream).call(
             LIST_MESSAGES, part.code.upper(), _meant(after), min(limit, ROWS), BYTES, since_ms
@@ -76,7 +75,7 @@ class Lister:
         further, rows, now_ms = await self._store.run(call)
         return [record_of(stream, row) for row in rows], _shown(further), int(now_ms)
 
-    async def _marks(self, stream: Stream, after: str, limit: int) -> tuple[list[Record], str]:
+    async def _end_records(self, stream: Stream, after: str, limit: int) -> tuple[list[Record], str]:
         """End records are keys of their own that expire, so SCAN finds them.
 
         A step of SCAN may bring more than fit on the page. The next page repeats the step and begins after
@@ -84,7 +83,7 @@ class Lister:
         """
         position, _, last = after.partition(" ")
         queue = self._store.queue(stream)
-        prefix = queue.keys.mark_prefix
+        prefix = queue.keys.end_record_prefix
         scan = ("SCAN", position or "0", "MATCH", prefix + b"*", "COUNT", SCAN)
         following, keys = await self._store.command(*scan, queue=queue)
         ids = [id for id in readable_texts(key[len(prefix) :] for key in keys) if id > last]
@@ -107,7 +106,7 @@ class Lister:
 def _check_place(part: ListingPart, after: str) -> None:
     written = not after or after.startswith("%")
     if not written and not _PLACES.get(part.code.upper(), _BY_TIME).fullmatch(after):
-        raise ConfigurationError(f"{after!r} is no place in this listing: pass a cursor that a page gave")
+        raise wrong_place(after)
 
 
 def _shown(after: bytes) -> str:
@@ -122,10 +121,4 @@ def _meant(after: str) -> bytes:
     try:
         return bytes.fromhex(after[1:]) if after.startswith("%") else after.encode()
     except ValueError:
-        raise ConfigurationError(
-            f"{after!r} is no place in this listing: pass a cursor that a page gave"
-        ) from None
-
-
-def _is_meant(record: Record, only: DeadFilter) -> bool:
-    return only.task in (None, record.task) and only.reason in (None, record.reason)
+        raise wrong_place(after) from None

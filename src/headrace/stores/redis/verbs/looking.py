@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from headrace.core.errors import after_a_part
-from headrace.core.inspector import PURGED_MARKS, Inspector
-from headrace.core.messages.message import EXPIRED_MARK_US, Stream
+from headrace.core.inspector import PURGED_END_RECORDS, Inspector
+from headrace.core.messages.message import EXPIRED_TTL_US, Stream
 from headrace.core.records.answers import DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.values.decoding import DECODE_ERRORS, text_of
+from headrace.core.values.decoding import text_of
 from headrace.stores.redis.keys import label_of, stream_of
 from headrace.stores.redis.labels import labels_of
 from headrace.stores.redis.scripts import (
@@ -31,28 +29,10 @@ from headrace.stores.redis.scripts import (
 from headrace.stores.redis.server import RedisServer
 
 from .listing import Lister
+from .workers import read_worker
 
 #: What one script may hold: items, and bytes of the bodies it looks at.
 ITEMS, BYTES = 200, 1 << 20
-
-
-class WorkerEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A worker, and until when the store lists it."""
-
-    until_us: int
-    worker: WorkerInfo
-
-
-encode_seen = msgspec.msgpack.Encoder().encode
-decode_seen = msgspec.msgpack.Decoder(WorkerEntry).decode
-
-
-def readable_seen(value: bytes) -> WorkerEntry | None:
-    """The entry of a worker; None: it is of another version, or damaged."""
-    try:
-        return decode_seen(value)
-    except DECODE_ERRORS:
-        return None
 
 
 class RedisLooking(Inspector):
@@ -98,20 +78,26 @@ class RedisLooking(Inspector):
     async def workers(self) -> list[WorkerInfo]:
         values: list[bytes] = await self._store.command("HVALS", self._store.keys.workers)
         now_us = self._store.now_us()
-        workers = (readable_seen(value) for value in values)
+        workers = (read_worker(value) for value in values)
         return [seen.worker for seen in workers if seen is not None and seen.until_us > now_us]
 
     async def pause(self, stream: Stream, *, paused: bool) -> None:
         await self._store.run(self._store.queue(stream).call(PAUSE, int(paused)))
 
-    async def purge(self, stream: Stream, *, mark_us: int, limit: int, marks: int = PURGED_MARKS) -> int:
+    async def purge(
+        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
+    ) -> int:
         queue = self._store.queue(stream)
         while True:
-            count: int = await self._store.run(queue.call(PURGE, mark_us, min(limit, ITEMS), BYTES, marks))
+            count: int = await self._store.run(
+                queue.call(PURGE, ttl_us, min(limit, ITEMS), BYTES, end_records)
+            )
             if count or stream.kind != "group":
                 return count
             # Events that a group has not drawn yet count as queued: draw them first.
-            _, drawn, _ = await self._store.run(queue.call(DRAW, limit, self._store.wish(stream), 0, 1))
+            _, drawn, _ = await self._store.run(
+                queue.call(DRAW, limit, self._store.wants_order(stream), 0, 1)
+            )
             if not drawn:
                 return 0
 
@@ -126,7 +112,7 @@ class RedisLooking(Inspector):
         while len(answers) < len(ids):
             chunk = ids[len(answers) : len(answers) + ITEMS]
             with after_a_part(answers):
-                replies = await self._store.run(queue.call(REPLAY, BYTES, EXPIRED_MARK_US, *chunk))
+                replies = await self._store.run(queue.call(REPLAY, BYTES, EXPIRED_TTL_US, *chunk))
             answers += [ReplayAnswer(reply.decode()) for reply in replies]
         return answers
 

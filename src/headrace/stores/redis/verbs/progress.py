@@ -10,8 +10,8 @@ from headrace.core.messages.job_log import encode_log
 from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import REPORT_PROGRESS
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: Reports in one script, and bytes of their logs.
 ITEMS, BYTES = 200, 1 << 20

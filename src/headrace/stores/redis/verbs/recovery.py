@@ -19,11 +19,11 @@ from headrace.core.runtime.clock import SECOND, ClockWatch
 from headrace.core.store import CRASH_LIMIT, CRASHED
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.connection import Word
-from headrace.stores.redis.entries import message_of, read_said, state_of
+from headrace.stores.redis.entries import message_of, read_report, state_of
 from headrace.stores.redis.faults import lost
-from headrace.stores.redis.queue import StreamScripts
 from headrace.stores.redis.scripts import OVERDUE, REBASE, RECOVER
 from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.stream_scripts import StreamScripts
 
 from .scan_turns import HELD_SHARE, LEASE_OF_TURNS, ScanTurns
 
@@ -75,7 +75,7 @@ class Recoverer:
         self._store = store
         self._turns = ScanTurns(store)
         self._looking = asyncio.Lock()
-        self._sources: Sequence[Stream] = ()
+        self._streams: Sequence[Stream] = ()
         self._left: list[Stream] = []  # to be looked at in this scan
         self._places: dict[Stream, tuple[int, bytes]] = {}
         self._every_us = 0
@@ -87,87 +87,87 @@ class Recoverer:
         self._until_time = 1  # scans until the next question for the server's time
 
     async def reclaim(
-        self, sources: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
+        self, streams: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
     ) -> Reclaimed:
         # Several workers of one process share this object.
         async with self._looking:
-            return await self._reclaim(sources, limit, every_us, after_outage=after_outage)
+            return await self._reclaim(streams, limit, every_us, after_outage=after_outage)
 
     async def _reclaim(
-        self, sources: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
+        self, streams: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
     ) -> Reclaimed:
-        self._left = [] if after_outage else [source for source in self._left if source in sources]
-        if not self._left and not await self._begin(sources, every_us, after_outage=after_outage):
+        self._left = [] if after_outage else [stream for stream in self._left if stream in streams]
+        if not self._left and not await self._begin(streams, every_us, after_outage=after_outage):
             return Reclaimed(others_turn=True, stepped_us=self._seen_step())
         recovered = await self._look(limit)
         return Reclaimed(tuple(recovered), bool(self._left), stepped_us=self._seen_step())
 
-    async def _begin(self, sources: Sequence[Stream], every_us: int, *, after_outage: bool) -> bool:
+    async def _begin(self, streams: Sequence[Stream], every_us: int, *, after_outage: bool) -> bool:
         """Begin a scan; False: it is another worker's turn."""
-        if not sources:
+        if not streams:
             return True
         self._began_us = self._store.elapsed_us()
-        stepped = await self._has_stepped(sources[0])
-        if every_us and not (stepped or after_outage) and await self._turns.are_empty(sources):
+        stepped = await self._has_stepped(streams[0])
+        if every_us and not (stepped or after_outage) and await self._turns.are_empty(streams):
             return True
-        is_turn = not every_us or await self._turns.take(sources, every_us)
+        is_turn = not every_us or await self._turns.take(streams, every_us)
         if not is_turn and not after_outage:
             return False
-        self._sources, self._every_us, self._after_outage = sources, every_us, after_outage or stepped
+        self._streams, self._every_us, self._after_outage = streams, every_us, after_outage or stepped
         if self._after_outage or not every_us:
-            left = list(sources)
+            left = list(streams)
         else:
-            left = await self._turns.streams(sources, self._away)
-            if not left and self._turns.trouble is not None:
-                raise self._turns.trouble  # no request of this scan succeeded
+            left = await self._turns.to_look_at(streams, self._away)
+            if not left and self._turns.error is not None:
+                raise self._turns.error  # no request of this scan succeeded
         # Streams that could not be reached come last: each may take a while, and must not delay the others.
-        self._left = sorted(left, key=lambda source: source in self._away)
+        self._left = sorted(left, key=lambda stream: stream in self._away)
         self._note_if_late(self._began_us)
         return True
 
     async def _look(self, limit: int) -> list[Recovery]:
         recovered: list[Recovery] = []
-        troubles: list[BackendUnavailable] = []
+        errors: list[BackendUnavailable] = []
         looked_at = 0
         while self._left and len(recovered) < limit:
-            source = self._left[0]
+            stream = self._left[0]
             looked_at += 1
             try:
-                recovered += await self._step(source, limit - len(recovered))
-                self._away.pop(source, None)
+                recovered += await self._step(stream, limit - len(recovered))
+                self._away.pop(stream, None)
             except BackendUnavailable as error:
-                self._places.pop(source, None)
-                self._store.pass_over(self._store.queue(source), error)
-                self._note_trouble()
-                troubles.append(error)
-            if source in self._places:
+                self._places.pop(stream, None)
+                self._store.pass_over(self._store.queue(stream), error)
+                self._note_failure()
+                errors.append(error)
+            if stream in self._places:
                 break
             self._left.pop(0)
-        if troubles and len(troubles) == looked_at:
-            raise troubles[0]
+        if errors and len(errors) == looked_at:
+            raise errors[0]
         return recovered
 
-    async def _step(self, source: Stream, limit: int) -> list[Recovery]:
-        queue, asked_us = self._store.queue(source), self._store.elapsed_us()
+    async def _step(self, stream: Stream, limit: int) -> list[Recovery]:
+        queue, asked_us = self._store.queue(stream), self._store.elapsed_us()
         is_empty = not await self._store.command("HLEN", queue.keys.ids)
         # Connect first, if needed: the run id must be that of the server run that gets the call.
         run_id = "" if is_empty else await self._store.run_id(queue)
         self._note_if_late(asked_us)
         if is_empty:
-            self._places.pop(source, None)
+            self._places.pop(stream, None)
             return []  # an empty stream costs one command; most streams are empty most of the time
-        found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(source))
+        found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(stream))
         if found.stepped_us:
             # Apply the clock step to all streams now: the next look will not see it any more.
             self._stepped_us, self._after_outage = found.stepped_us, True
-            self._left = [source, *(each for each in self._sources if each != source)]
+            self._left = [stream, *(each for each in self._streams if each != stream)]
             found = await self._overdue(queue, run_id, limit, after_outage=True)
         if found.lane < 0 or self._stepped_us < 0:
             await self._rebase(queue)
             return []
         if found.lane:
-            self._places[source] = (found.lane, found.after)
-        return await self._take(queue, source, found.lease_ms, found.messages)
+            self._places[stream] = (found.lane, found.after)
+        return await self._take(queue, found.lease_ms, found.messages)
 
     async def _overdue(self, queue: StreamScripts, run_id: str, limit: int, *, after_outage: bool) -> Found:
         lane, after = self._places.pop(queue.stream, (1, b""))
@@ -186,15 +186,15 @@ class Recoverer:
             call = queue.call(REBASE, lane, after, REBASE_LIMIT, DEFAULT_LEASE)
             lane, after = await self._store.run(call)
 
-    def _note_trouble(self) -> None:
+    def _note_failure(self) -> None:
         """Note that a look at a stream failed. The streams that are left waited for it, and are late too."""
-        for source in self._left:
-            self._away.setdefault(source, self._began_us - self._every_us)
+        for stream in self._left:
+            self._away.setdefault(stream, self._began_us - self._every_us)
 
     def _note_if_late(self, asked_us: int) -> None:
-        """Note trouble when an answer took so long that the server must have stood still."""
+        """Note a failure when an answer took so long that the server must have stood still."""
         if self._store.elapsed_us() - asked_us >= (self._every_us or DEFAULT_LEASE):
-            self._note_trouble()
+            self._note_failure()
 
     @property
     def _half_lease_us(self) -> float:
@@ -208,13 +208,13 @@ class Recoverer:
         since_us = self._away.get(stream, inf)
         return self._after_outage or self._store.elapsed_us() - since_us >= self._half_lease_us
 
-    async def _has_stepped(self, source: Stream) -> bool:
+    async def _has_stepped(self, stream: Stream) -> bool:
         """Whether the server's clock was set. Each look at a stream that is not empty finds this out as well;
         this question is for empty streams. The nodes of a cluster have no common clock."""
         self._until_time = (self._until_time or TIME_EVERY) - 1
         if self._store.is_cluster or self._until_time:
             return self._stepped_us != 0
-        run_id = await self._store.run_id(self._store.queue(source))
+        run_id = await self._store.run_id(self._store.queue(stream))
         asked_us = self._store.elapsed_us()
         seconds, microseconds = await self._store.command("TIME")
         self._store.learn_time(seconds, microseconds)
@@ -230,16 +230,14 @@ class Recoverer:
         stepped_us, self._stepped_us = (self._stepped_us, 0) if not self._left else (0, self._stepped_us)
         return stepped_us
 
-    async def _take(
-        self, queue: StreamScripts, source: Stream, lease_ms: int, overdue: list[Overdue]
-    ) -> list[Recovery]:
+    async def _take(self, queue: StreamScripts, lease_ms: int, overdue: list[Overdue]) -> list[Recovery]:
         if not overdue:
             return []
         words = [word for each in overdue for word in each.words]
         answers = await self._store.run(queue.call(RECOVER, lease_ms, *words))
         return [
             Recovery(
-                source,
+                queue.stream,
                 each.id,
                 each.task,
                 each.worker,
@@ -252,14 +250,16 @@ class Recoverer:
 
 
 def _overdue(row: list[Any], now_us: int) -> Overdue:
-    lane, entry, consumer, fields, said = row
+    lane, entry, consumer, fields, report = row
     worker, message = text_of(consumer), message_of(fields)
     try:
         id = message.get(b"i", b"").decode()
     except DECODE_ERRORS:
         id = ""
     try:
-        state = state_of(message).crashed(TrailEntry(now_us, "crashed", worker)).logged(read_said(said)[1])
+        state = (
+            state_of(message).crashed(TrailEntry(now_us, "crashed", worker)).logged(read_report(report)[1])
+        )
     except DECODE_ERRORS:
         state = None
     return Overdue(lane, entry, worker, id, text_of(message.get(b"t", b"")), state)

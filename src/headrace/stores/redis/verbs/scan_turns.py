@@ -13,7 +13,7 @@ from headrace.core.runtime.clock import SECOND
 from headrace.stores.redis.faults import is_out_of_memory
 from headrace.stores.redis.server import RedisServer
 
-from .looking import readable_seen
+from .workers import read_worker
 
 #: Streams that one turn looks at. With more streams, the turns take them in rotation: an idle stream costs
 #: commands as well.
@@ -48,73 +48,73 @@ class ScanTurns:
         self._long_us = 0  # time in which every lease runs out, and a turn comes
         self._next = 0
         #: Why the turn could not be asked for.
-        self.trouble: BackendUnavailable | None = None
+        self.error: BackendUnavailable | None = None
 
-    async def are_empty(self, sources: Sequence[Stream]) -> bool:
+    async def are_empty(self, streams: Sequence[Stream]) -> bool:
         """Whether all streams are empty, so that no worker need take the turn. Costs one command. Always
         False on a cluster, where no command may ask about all streams."""
         if self._store.is_cluster:
             return False
-        keys = [self._store.queue(source).keys.ids for source in sources]
+        keys = [self._store.queue(stream).keys.ids for stream in streams]
         if await self._store.command("EXISTS", *keys):
             return False
         self._had_at = self._store.elapsed_us()  # this look at all streams counts as a turn
         self._looks_at_all = []
         return True
 
-    async def take(self, sources: Sequence[Stream], every_us: int) -> bool:
+    async def take(self, streams: Sequence[Stream], every_us: int) -> bool:
         """Try to take the turn; answers whether this worker has it."""
-        key = self._store.keys.turn(list(sources))
+        key = self._store.keys.turn(list(streams))
         held_ms = max(1, round(every_us * HELD_SHARE / 1000))
-        self.trouble = None
+        self.error = None
         try:
             words = ("SET", key, "1", "NX", "PX", held_ms)
             [reply] = await self._store.commands(words, tolerates=is_out_of_memory)
         except BackendUnavailable as error:
             # On a cluster, an error of the node with this key says nothing about the other nodes.
-            self._store.pass_over(self._store.queue(sources[0]), error)
-            self.trouble, reply = error, b"OK"
+            self._store.pass_over(self._store.queue(streams[0]), error)
+            self.error, reply = error, b"OK"
         if reply is None:
             return False
         now_us = self._store.elapsed_us()
         self._long_us = (LEASE_OF_TURNS + 1) * every_us
         # When the turn cannot be taken, no other worker has it: this worker is not new to it, however long
         # the attempt took.
-        longest_us = inf if self.trouble else NEW_AFTER * every_us
+        longest_us = inf if self.error else NEW_AFTER * every_us
         if self._had_at is None or now_us - self._had_at > longest_us:
             self._looks_at_all = [now_us + every_us // 2, now_us + self._long_us]
         self._had_at = now_us
         return True
 
-    async def streams(self, sources: Sequence[Stream], known: Container[Stream]) -> list[Stream]:
-        """The streams to look at in this turn, among them the `known` ones that had trouble."""
+    async def to_look_at(self, streams: Sequence[Stream], known: Container[Stream]) -> list[Stream]:
+        """The streams to look at in this turn, among them the `known` ones that had errors."""
         assert self._had_at is not None
         if len(self._looks_at_all) == 2 and self._had_at < self._looks_at_all[0]:
             return []
         if self._looks_at_all and self._had_at >= self._looks_at_all[0]:
             self._looks_at_all.pop(0)
-            return list(sources)
-        if len(sources) <= FEW:
-            return list(sources)
+            return list(streams)
+        if len(streams) <= FEW:
+            return list(streams)
         # A long lease runs out only after its worker is no longer listed.
-        self._gone |= dict.fromkeys(await self._left_by_the_gone(sources), self._had_at + self._long_us)
+        self._gone |= dict.fromkeys(await self._left_by_the_gone(streams), self._had_at + self._long_us)
         self._gone = {stream: until for stream, until in self._gone.items() if until >= self._had_at}
-        urgent = [source for source in sources if source in self._gone or source in known]
-        some = islice(chain(sources[self._next :], sources), FEW)
-        self._next = (self._next + FEW) % len(sources)
+        urgent = [stream for stream in streams if stream in self._gone or stream in known]
+        some = islice(chain(streams[self._next :], streams), FEW)
+        self._next = (self._next + FEW) % len(streams)
         return list(dict.fromkeys([*urgent, *some]))
 
-    async def _left_by_the_gone(self, sources: Sequence[Stream]) -> set[Stream]:
+    async def _left_by_the_gone(self, streams: Sequence[Stream]) -> set[Stream]:
         """The streams of workers that no longer announce themselves."""
         try:
             workers: list[bytes] = await self._store.command("HGETALL", self._store.keys.workers)
         except BackendUnavailable as error:
-            self._store.pass_over(self._store.queue(sources[0]), error)
+            self._store.pass_over(self._store.queue(streams[0]), error)
             return set()
         latest_us = self._store.now_us() + WORKER_TTL_US - GONE_AFTER
-        streams: set[Stream] = set()
+        left: set[Stream] = set()
         for value in workers[1::2]:
-            seen = readable_seen(value)
+            seen = read_worker(value)
             if seen is not None and seen.until_us < latest_us:
-                streams.update(seen.worker.streams)
-        return streams
+                left.update(seen.worker.streams)
+        return left

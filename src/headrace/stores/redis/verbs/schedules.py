@@ -114,5 +114,7 @@ def _record(
     if last is None or not last.isdigit():
         raise ValueError(f"schedule {name} has no time")
     fired_us = int(fired) if fired and fired.isdigit() else 0
-    said = (timing or b"").decode(errors="surrogateescape")
-    return ScheduleRecord(stream, name, int(last), fired_us, paused is not None, definition or None, said)
+    timetable = (timing or b"").decode(errors="surrogateescape")
+    return ScheduleRecord(
+        stream, name, int(last), fired_us, paused is not None, definition or None, timetable
+    )

@@ -26,8 +26,8 @@ from headrace.core.records.record import JobStatus
 from headrace.core.values.bounds import checked_span_us
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.queue import ScriptCall, StreamScripts
 from headrace.stores.redis.scripts import BURY, CONCLUDE, FINISH, RUN_AGAIN, Script
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: Limits of one script, so that it ends within a few milliseconds: plain successes, other settlements (each
 #: costs the server about 15 µs), and bytes that are written or moved.
@@ -64,7 +64,7 @@ class SettleCall(msgspec.Struct):
     indices: list[int] = []
     entries: list[bytes] = []
     ids: list[str] = []
-    marks: list[Word] = []
+    end_records: list[Word] = []
     size: int = 0
 
     @property
@@ -73,7 +73,7 @@ class SettleCall(msgspec.Struct):
 
     @property
     def words(self) -> tuple[Word, ...]:
-        return (self.lane, len(self.ids), int(self.kept), *self.entries, *self.ids, *self.marks)
+        return (self.lane, len(self.ids), int(self.kept), *self.entries, *self.ids, *self.end_records)
 
 
 class StreamSettlements:
@@ -94,9 +94,9 @@ class StreamSettlements:
             section.entries.append(token.entry)
             section.ids.append(claim.id)
             if outcome.kept is not None:
-                says = _says(token.task, outcome.kept, _stored(outcome.state or claim.state))
-                section.marks += (checked_span_us(outcome.kept.ttl_us), says)
-                section.size += len(says)
+                content = _end_record(token.task, outcome.kept, _stored(outcome.state or claim.state))
+                section.end_records += (checked_span_us(outcome.kept.ttl_us), content)
+                section.size += len(content)
             return
         script, words = _words(claim, token, outcome)
         # The script moves the body of a message that does not end. The end of a message that holds a key
@@ -158,8 +158,8 @@ def _words(claim: Claim, token: EntryToken, outcome: Any) -> tuple[Script, tuple
     match outcome:
         case Done():
             kept, state = outcome.kept, _stored(outcome.state or claim.state)
-            ttl_us, says = (kept.ttl_us, _says(token.task, kept, state)) if kept else (0, b"")
-            return FINISH, (*place, token.first_place, token.unique, checked_span_us(ttl_us), says)
+            ttl_us, content = (kept.ttl_us, _end_record(token.task, kept, state)) if kept else (0, b"")
+            return FINISH, (*place, token.first_place, token.unique, checked_span_us(ttl_us), content)
         case Retry() | Snoozed() | Released():
             return RUN_AGAIN, (*held, *_again(outcome), encode_state(outcome.state))
         case Dead():
@@ -181,7 +181,7 @@ def _words(claim: Claim, token: EntryToken, outcome: Any) -> tuple[Script, tuple
             raise TypeError(f"{outcome!r} is no outcome")
 
 
-def _says(task: bytes, kept: Kept, state: bytes) -> bytes:
+def _end_record(task: bytes, kept: Kept, state: bytes) -> bytes:
     """The content of the end record of a success, in the form of lua/shared/ending.lua."""
     note, value = kept.note.encode(), kept.value
     head = b"succeeded %d %d %d %d " % (len(task), len(note), len(state), value is not None)

@@ -7,7 +7,6 @@ import ctypes
 import os
 import threading
 import time
-import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,7 +18,9 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.values.decoding import text_of
 from headrace.stores.sqlite.faults import Failure, fault_of, unavailable
 from headrace.stores.sqlite.privacy import make_private
-from headrace.stores.sqlite.threads.fair_write_lock import TURN, FairWriteLock
+
+from . import forks
+from .fair_write_lock import TURN, FairWriteLock
 
 Synchronous = Literal["FULL", "NORMAL"]
 Bindings = Sequence[int | str | bytes | None]
@@ -51,19 +52,6 @@ CHECKPOINT_PAGES: Final = 1000
 #: Bytes of a page in the log.
 PAGE: Final = 4096 + 24
 
-#: Seconds for which a fork waits until the user of a connection has finished.
-FORK_PATIENCE: Final = BUSY_TIMEOUT / 1000 + 1
-
-#: Every connection of this process, so that a fork can close them all.
-_connections: weakref.WeakSet[Connection] = weakref.WeakSet()
-
-#: The connections that a running fork has closed and holds, and the lock that prevents opening meanwhile.
-_held: list[Connection] = []
-_opening = threading.Lock()
-
-#: Files that were open during the fork that created this process.
-_inherited: set[Path] = set()
-
 
 class Connection:
     """Every method runs in the thread that owns the connection. This thread holds `in_use` during all calls
@@ -92,13 +80,13 @@ class Connection:
         self._prepare = prepare
         self._handle: apsw.Connection | None = None
         self._file: tuple[int, int] | None = None
-        self._turnstile = FairWriteLock(path)
-        self.turn = self._turnstile.path
+        self._fair_lock = FairWriteLock(path)
+        self.turn = self._fair_lock.path
         self.in_use = threading.Lock()
         self.waits_to_open = False
         self.is_wanted = False  # a fork waits until it is not in use
         self.opened = 0  # how many times
-        _connections.add(self)
+        forks.connections.add(self)
 
     def open(self) -> None:
         """Connect, unless connected. Detects a file that was deleted or replaced."""
@@ -123,7 +111,7 @@ class Connection:
         return self._handle is not None and self._file == _identity(self.path)
 
     def close(self) -> None:
-        self._turnstile.close()
+        self._fair_lock.close()
         handle, self._handle = self._handle, None
         try:
             if handle is not None:
@@ -134,12 +122,12 @@ class Connection:
     def abandon(self) -> None:
         """Drop the connection in a forked process. It must never be closed here, not even when the
         interpreter ends: closing could remove the write-ahead log of the parent."""
-        self._turnstile.close()
+        self._fair_lock.close()
         self.in_use, self.waits_to_open, self.is_wanted = threading.Lock(), False, False
         handle, self._handle = self._handle, None
         if handle is not None:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
-            _inherited.add(self.path)
+            forks.inherited.add(self.path)
 
     def failed(self, error: Failure, *, committing: bool = False) -> BackendUnavailable:
         """Roll back, and close the connection if the fault requires it. Returns the error to raise."""
@@ -196,18 +184,18 @@ class Connection:
         # connection wrote in between, whatever the timeout.
         handle = self._use()
         self._urgent, self.met_another = urgent, False
-        passing = self._turnstile.enter(urgent=urgent)
+        passing = self._fair_lock.enter(urgent=urgent)
         try:
             handle.execute("BEGIN IMMEDIATE")
         finally:
             if passing:
-                self._turnstile.leave()
+                self._fair_lock.leave()
 
     def begin_at_once(self) -> bool:
         """Begin a write transaction almost without waiting. False: another process holds the lock, or waits
         for it."""
         handle = self._use()
-        passing = self._turnstile.try_to_enter()
+        passing = self._fair_lock.try_to_enter()
         if passing is None:
             return False
         self._urgent = True
@@ -219,7 +207,7 @@ class Connection:
         finally:
             self._busy_timeout = usual
             if passing:
-                self._turnstile.leave(passed=handle.in_transaction)
+                self._fair_lock.leave(passed=handle.in_transaction)
         return True
 
     def commit(self) -> None:
@@ -288,13 +276,13 @@ class Connection:
 
     def _connect(self) -> None:
         check_version()
-        if self.path in _inherited:
+        if self.path in forks.inherited:
             raise BackendUnavailable(
                 f"the SQLite store {self.path} was in use when this process was forked, and cannot be used"
                 " here: fork when nothing is under way, or start processes by spawn"
             )
         self.waits_to_open = True
-        with _opening:
+        with forks.opening:
             self.waits_to_open = False
             make_private(self.path)
             handle = self._handle = apsw.Connection(str(self.path))
@@ -324,7 +312,7 @@ class Connection:
         if waited >= self._busy_timeout / 1000:
             return False
         if TURN <= waited < 2 * TURN:
-            pause = HURRIED  # the holder must pass the turnstile again, behind this one
+            pause = HURRIED  # the holder needs a new turn, behind this one
         else:
             pause = min(PATIENT, HURRIED * 2.0 ** min(tries, 10)) if self._urgent else PATIENT
         time.sleep(pause)
@@ -368,47 +356,5 @@ def _identity(path: Path) -> tuple[int, int] | None:
     return found.st_dev, found.st_ino
 
 
-def _close_all() -> None:
-    """Close all connections before a fork. SQLite remembers the locks of a process, so a child would assume
-    that it holds its parent's locks. Then the parent may remove the write-ahead log with what the child has
-    written since (sqlite.org/howtocorrupt.html, 2.6). Closed connections open again when needed."""
-    _opening.acquire()
-    for connection in list(_connections):
-        if _take(connection):
-            connection.close()
-            _held.append(connection)
-
-
-def _take(connection: Connection) -> bool:
-    """Acquire a connection for a fork. False: its user does not finish in time, or waits for the end of the
-    fork to open its file."""
-    until = time.monotonic() + FORK_PATIENCE
-    connection.is_wanted = True
-    try:
-        while not connection.in_use.acquire(timeout=0.01):
-            if connection.waits_to_open or time.monotonic() > until:
-                return False
-    finally:
-        connection.is_wanted = False
-    return True
-
-
-def _let_go() -> None:
-    while _held:
-        _held.pop().in_use.release()
-    _opening.release()
-
-
-def _begin_anew() -> None:
-    _held.clear()
-    _opening.release()
-    for connection in list(_connections):
-        connection.abandon()
-
-
 def _readable(value: Any, kind: Any) -> Any:
     return text_of(value) if kind == "text" else value
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_close_all, after_in_parent=_let_go, after_in_child=_begin_anew)

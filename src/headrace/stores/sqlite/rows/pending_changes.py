@@ -14,7 +14,7 @@ from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.key_order import EndedMessage, pass_on
 
 from .lanes import DEAD, EXPIRED, lane_of
-from .unique_keys import HeldKey, give_up_keys, release_keys
+from .unique_keys import HeldKey, release_keys
 
 
 class ChangedMessage(msgspec.Struct):
@@ -38,12 +38,12 @@ class PendingChanges:
     def __init__(self, transaction: Transaction) -> None:
         self._transaction = transaction
         self._moves: list[tuple[object, ...]] = []
-        self._marks: list[tuple[object, ...]] = []
+        self._ends: list[tuple[object, ...]] = []
         self._burials: list[tuple[object, ...]] = []
         self._forgotten: list[int] = []
         self._released: list[HeldKey] = []
         self._given_up: list[HeldKey] = []  # of expired messages
-        self._leavers: list[EndedMessage] = []
+        self._ended: list[EndedMessage] = []
         self._due: dict[Stream, tuple[int, int]] = {}  # the stream's number, and the earliest new due time
         self._bytes = BulkBinding()
 
@@ -53,7 +53,7 @@ class PendingChanges:
         """Queue a message in its lane, or at `place`."""
         lane = lane_of(state, subject.priority)
         self._move(subject, place or lane, self._transaction.now_us, lane, state)
-        self._transaction.news.ready.add(subject.stream)
+        self._transaction.changes.ready.add(subject.stream)
 
     def schedule(self, subject: ChangedMessage, state: State, *, place: int, due_us: int) -> None:
         self._move(subject, place, due_us, lane_of(state, subject.priority), state)
@@ -75,7 +75,7 @@ class PendingChanges:
         if ttl_us > 0:
             until_us = self._transaction.now_us + min(ttl_us, FOREVER)
             stored = *self._bytes.put(result), *self._put_state(state)
-            self._marks.append((subject.seq, place, until_us, note or None, *stored))
+            self._ends.append((subject.seq, place, until_us, note or None, *stored))
         else:
             self._forgotten.append(subject.seq)
         self._part(subject, place)
@@ -96,13 +96,13 @@ class PendingChanges:
             connection.change(message_statements.MOVE, (listed(self._moves), content))
         if self._burials:
             connection.change(message_statements.BURY, (listed(self._burials), content, now_us))
-        if self._marks:
-            connection.change(message_statements.MARK, (listed(self._marks), content, now_us))
+        if self._ends:
+            connection.change(message_statements.END, (listed(self._ends), content, now_us))
         if self._forgotten:
             connection.change(message_statements.FORGET, (listed(self._forgotten),))
         release_keys(self._transaction, self._released)
-        give_up_keys(self._transaction, self._given_up)
-        pass_on(self._transaction, self._leavers)
+        release_keys(self._transaction, self._given_up, expired=True)
+        pass_on(self._transaction, self._ended)
 
     def _announce_due(self) -> None:
         for stream, (number, due_us) in self._due.items():
@@ -122,7 +122,7 @@ class PendingChanges:
 
     def _let_go(self, subject: ChangedMessage, key: str, place: int) -> None:
         if subject.stream.kind == "group":
-            self._leavers.append(EndedMessage(subject.stream, subject.number, key, subject.id))
+            self._ended.append(EndedMessage(subject.stream, subject.number, key, subject.id))
         else:
             keys = self._given_up if place == EXPIRED else self._released
             keys.append((subject.number, key, subject.id))

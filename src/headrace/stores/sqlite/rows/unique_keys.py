@@ -56,16 +56,11 @@ class StreamKeys:
             )
 
 
-def release_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
-    """Release the keys that these messages still hold until they finish or start."""
+def release_keys(transaction: Transaction, keys: list[HeldKey], *, expired: bool = False) -> None:
+    """Release the keys that these messages still hold until they finish or start. Expired messages release
+    keys of every kind."""
     if keys:
-        transaction.connection.change(message_statements.RELEASE_KEYS, (listed(keys),))
-
-
-def give_up_keys(transaction: Transaction, keys: list[HeldKey]) -> None:
-    """Release the keys of expired messages, whatever the kind of the key."""
-    if keys:
-        transaction.connection.change(message_statements.GIVE_UP_KEYS, (listed(keys),))
+        transaction.connection.change(message_statements.RELEASE_KEYS, (listed(keys), int(expired)))
 
 
 def owners(connection: Connection, stream: int, keys: list[str], now_us: int) -> dict[str, str]:

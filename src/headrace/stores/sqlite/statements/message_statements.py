@@ -1,4 +1,4 @@
-"""The statements about streams and messages, by subject. Rows travel as JSON arrays (see bulk_binding.py).
+"""The statements about messages, by subject. Rows travel as JSON arrays (see bulk_binding.py).
 
 `json_each` is on the left of a CROSS JOIN wherever the order matters. SQLite keeps this order, and reads each
 range of the index in its sorted order. So no statement sorts, and LIMIT ends it early. `substr` of an empty
@@ -6,78 +6,6 @@ blob is NULL, hence `coalesce(..., x'')`.
 """
 
 from __future__ import annotations
-
-# --- streams ---------------------------------------------------------------------------------------------
-
-FIND_STREAM = """
-SELECT stream, established, queued, scheduled, sealed, held_children FROM headrace_streams
-WHERE namespace = ? AND kind = ? AND name = ?
-"""
-
-ADD_STREAM = """
-INSERT INTO headrace_streams (namespace, kind, name, established) VALUES (?, ?, ?, ?)
-RETURNING stream, established, queued, scheduled, sealed, held_children
-"""
-
-ESTABLISH_STREAM = "UPDATE headrace_streams SET established = 1 WHERE stream = ?"
-
-NOTE_CHILDREN = "UPDATE headrace_streams SET held_children = 1 WHERE stream = ?"
-
-READ_LEASE = """
-SELECT lease_us, longer_lease_us, longer_until_us FROM headrace_streams
-WHERE namespace = ? AND kind = ? AND name = ? AND established
-"""
-
-WRITE_LEASE = """
-UPDATE headrace_streams SET lease_us = ?, longer_lease_us = ?, longer_until_us = ? WHERE stream = ?
-"""
-
-# [[kind, name], ...]
-LIST_LEASES = """
-SELECT kind, name, lease_us FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
-WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1 AND lease_us IS NOT NULL
-"""
-
-WRITE_PAUSED = "UPDATE headrace_streams SET paused = ? WHERE stream = ?"
-
-LIST_STREAMS = """
-SELECT kind, name FROM headrace_streams WHERE namespace = ? AND established ORDER BY stream
-"""
-
-LIST_PAUSED = "SELECT kind, name FROM headrace_streams WHERE namespace = ? AND paused"
-
-# [[kind, name], ...]
-# → [[its index, number, paused, whether it held child work, lease, the longer one before, until when], ...]
-RESOLVE_STREAMS = """
-SELECT json_group_array(json_array(
-    wanted.key, stream, paused, held_children, lease_us, longer_lease_us, longer_until_us))
-FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
-WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1
-"""
-
-# The differences to add to each count.
-ADD_COUNTS = """
-UPDATE headrace_streams SET
-    queued = queued + ?2, running = running + ?3, scheduled = scheduled + ?4, retrying = retrying + ?5,
-    dead = dead + ?6, parked = parked + ?7
-WHERE stream = ?1
-"""
-
-# `due` is counted up to a limit. The other counts cost the same for any number of messages.
-READ_COUNTS = """
-SELECT queued + parked, running, scheduled, retrying, dead, paused,
-    (SELECT count(*) FROM (
-        SELECT 1 FROM headrace_messages
-        WHERE stream = streams.stream AND place = 8 AND at_us <= ?4 LIMIT ?5)) +
-    (SELECT count(*) FROM (
-        SELECT 1 FROM headrace_messages
-        WHERE stream = streams.stream AND place = 9 AND at_us <= ?4 LIMIT ?5)),
-    (SELECT min(ready_us) FROM (
-        SELECT (SELECT min(at_us) FROM headrace_messages
-                WHERE stream = streams.stream AND place = lane.value) AS ready_us
-        FROM json_each(iif(held_children, '[-6, -5, -4, -3, -2, 2, 3, 4, 5, 6]', '[2, 3, 4, 5, 6]')) AS lane))
-FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
-"""
 
 # --- appending -------------------------------------------------------------------------------------------
 
@@ -160,16 +88,10 @@ INSERT OR REPLACE INTO headrace_unique_keys (stream, key, id, expires_us)
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2 FROM json_each(?2)
 """
 
-# [[stream, key, id], ...]: only keys that the message still holds until it finishes or starts
+# [[stream, key, id], ...]; keys that have a window only if ?2
 RELEASE_KEYS = """
-DELETE FROM headrace_unique_keys WHERE expires_us IS NULL AND (stream, key, id) IN (
-    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
-"""
-
-# [[stream, key, id], ...]: keys of any kind that the message holds
-GIVE_UP_KEYS = """
-DELETE FROM headrace_unique_keys WHERE (stream, key, id) IN (
-    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?))
+DELETE FROM headrace_unique_keys WHERE (expires_us IS NULL OR ?2) AND (stream, key, id) IN (
+    SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 """
 
 # --- claiming --------------------------------------------------------------------------------------------
@@ -255,7 +177,7 @@ FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 
 # [[seq, place, kept until, note, result's start and length, state's start and length or NULL: keep], ...]
-MARK = """
+END = """
 UPDATE headrace_messages SET
     place = change.value ->> 1, at_us = change.value ->> 2, since_us = ?3, note = change.value ->> 3,
     result = iif(change.value ->> 4 IS NULL, NULL,
@@ -274,24 +196,6 @@ UPDATE headrace_messages SET
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 
-# --- leases ----------------------------------------------------------------------------------------------
-
-# [seq, ...] → [[seq, claim, whether its cancellation was requested], ...]
-READ_RUNNING = """
-SELECT json_group_array(json_array(seq, claim, cancel_us IS NOT NULL)) FROM headrace_messages
-WHERE seq IN (SELECT value FROM json_each(?)) AND place = 7
-"""
-
-# [seq, ...]
-RENEW = "UPDATE headrace_messages SET at_us = ?2 WHERE seq IN (SELECT value FROM json_each(?1))"
-
-# [seq, ...], now, longer than any lease, the lease where none is stored; as `Lease.restarted`
-RESTART_LEASES = """
-UPDATE headrace_streams SET longer_lease_us = ?3, longer_until_us = ?2 + coalesce(lease_us, ?4)
-WHERE stream IN (
-    SELECT stream FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?1)))
-"""
-
 # [[seq, claim, fraction, text, log's start and length], ...], now
 REPORT = """
 INSERT OR REPLACE INTO headrace_progress (seq, claim, fraction, text, at_us, log)
@@ -299,73 +203,6 @@ SELECT message.seq, claim, report.value ->> 2, report.value ->> 3, ?2,
     iif(report.value ->> 4 IS NULL, NULL, substr(?3, report.value ->> 4, report.value ->> 5))
 FROM json_each(?1) AS report CROSS JOIN headrace_messages AS message
 WHERE message.seq = report.value ->> 0 AND claim = report.value ->> 1 AND place = 7
-"""
-
-# [[stream, leases from this time or before have expired], ...], now
-IS_SOMETHING_OVERDUE = """
-SELECT EXISTS (
-    SELECT 1 FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
-    WHERE stream = wanted.value ->> 0 AND place = 7 AND at_us <= wanted.value ->> 1
-) OR EXISTS (
-    SELECT 1 FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
-    WHERE stream = wanted.value ->> 0 AND place = 7 AND at_us > ?2
-)
-"""
-
-# [stream, ...]
-SHORTEN_LEASES = """
-UPDATE headrace_messages SET at_us = ?2
-WHERE seq IN (
-    SELECT seq FROM json_each(?1) AS wanted CROSS JOIN headrace_messages
-    WHERE stream = wanted.value AND place = 7 AND at_us > ?2)
-"""
-
-# [[stream, leases from this time or before have expired], ...]
-# → [[seq, stream, id, task, priority, cancel_us, unique_key, worker, length of state, of log], ...]
-READ_OVERDUE = """
-SELECT
-    json_group_array(json_array(
-        seq, stream, id, task, priority, cancel_us, unique_key, consumer, length(state), length(log))),
-    CAST(group_concat(state, '') AS BLOB), CAST(group_concat(log, '') AS BLOB)
-FROM (
-    SELECT seq, stream, message.id, task, priority, cancel_us, unique_key, state,
-        (SELECT log FROM headrace_progress AS progress
-            WHERE progress.seq = message.seq AND progress.claim = message.claim) AS log,
-        (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker) AS consumer
-    FROM json_each(?1) AS wanted CROSS JOIN headrace_messages AS message
-    WHERE stream = wanted.value ->> 0 AND place = 7 AND at_us <= wanted.value ->> 1
-    LIMIT ?2)
-"""
-
-# [seq, ...]: back to the lane of returned messages, with a state that cannot be read
-RETURN_UNREAD = """
-UPDATE headrace_messages SET place = 3 - iif(child, 8, 0), lane = 3, at_us = ?2
-WHERE seq IN (SELECT value FROM json_each(?1))
-"""
-
-# --- due times -------------------------------------------------------------------------------------------
-
-# [stream, ...]
-NEXT_DUE = """
-SELECT min(due_us) FROM (
-    SELECT (SELECT min(at_us) FROM headrace_messages WHERE stream = wanted.value AND place = 8) AS due_us
-    FROM json_each(?1) AS wanted
-    UNION ALL
-    SELECT (SELECT min(at_us) FROM headrace_messages WHERE stream = wanted.value AND place = 9)
-    FROM json_each(?1) AS wanted)
-"""
-
-# → [[at_us, seq], ...], the earliest first
-FIND_DUE = """
-SELECT json_group_array(json_array(at_us, seq)) FROM (
-    SELECT at_us, seq FROM headrace_messages WHERE stream = ? AND place = ? AND at_us <= ?
-    ORDER BY at_us, seq LIMIT ?)
-"""
-
-# [seq, ...]; times one microsecond apart, so that messages are ready in the order of their due times
-PROMOTE = """
-UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = ?2 + due.key
-FROM json_each(?1) AS due WHERE seq = due.value
 """
 
 # --- steering --------------------------------------------------------------------------------------------
@@ -394,8 +231,6 @@ SELECT count(*) FROM (
 """
 
 ASK_TO_CANCEL = "UPDATE headrace_messages SET cancel_us = ? WHERE seq = ?"
-
-HASTEN = "UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = ? WHERE seq = ?"
 
 REWRITE = "UPDATE headrace_messages SET body = ? WHERE seq = ?"
 

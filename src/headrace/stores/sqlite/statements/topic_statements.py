@@ -111,20 +111,6 @@ FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics
 WHERE groups.stream = ?1 AND topics.stream = topic
 """
 
-REMOVE_GROUP = "UPDATE headrace_groups SET removed = 1 WHERE stream = ?"
-
-# Clears the lease, the pause and the counts, as in a new stream.
-CLEAR_STREAM = """
-UPDATE headrace_streams SET
-    established = 0, lease_us = NULL, longer_lease_us = 0, longer_until_us = 0, paused = 0,
-    queued = 0, running = 0, scheduled = 0, retrying = 0, dead = 0, parked = 0
-WHERE stream = ?
-"""
-
-FORGET_MESSAGES = "DELETE FROM headrace_messages WHERE stream = ?"
-
-FORGET_KEYS = "DELETE FROM headrace_unique_keys WHERE stream = ?"
-
 FORGET_DEFERRED = "DELETE FROM headrace_deferred_keys WHERE stream = ?"
 
 LIST_IDS = """
@@ -159,7 +145,7 @@ SELECT EXISTS (
                 SELECT count(*) FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream) < ?3)
             OR EXISTS (
                 SELECT 1 FROM headrace_deferred_keys AS keys
-                WHERE keys.stream = groups.stream AND hungry))))
+                WHERE keys.stream = groups.stream AND drawable))))
 """
 
 # [name, ...], how many events each group wants, whether to leave out paused groups
@@ -174,7 +160,7 @@ FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
 WHERE namespace = ?1 AND kind = 'group' AND streams.name = wanted.value AND groups.stream = streams.stream
     AND topics.stream = groups.topic AND NOT removed AND NOT (paused AND ?4)
     AND (last > position OR EXISTS (
-        SELECT 1 FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream AND hungry))
+        SELECT 1 FROM headrace_deferred_keys AS keys WHERE keys.stream = groups.stream AND drawable))
 """
 
 # [name, ...] → the indexes of groups that have a row, removed or not
@@ -192,18 +178,18 @@ SELECT ?1, id, task, 5, ?4, 5, 1, expires_us, body, at_us, ?5, 1 << 40
 FROM headrace_events WHERE event > ?2 AND event <= ?3 ORDER BY event ON CONFLICT DO NOTHING
 """
 
-HAS_MARKS = """
+HAS_END_RECORDS = """
 SELECT EXISTS (SELECT 1 FROM headrace_messages WHERE stream = ? AND place BETWEEN 11 AND 13)
 """
 
 # An event that is drawn again replaces its own end record.
-FORGET_MARKS = """
+FORGET_END_RECORDS = """
 DELETE FROM headrace_messages INDEXED BY headrace_messages_id WHERE stream = ?1 AND place >= 11 AND id IN (
     SELECT id FROM headrace_events WHERE event > ?2 AND event <= ?3)
 """
 
 # [id, ...]
-FORGET_MARKS_OF = """
+FORGET_END_RECORDS_OF = """
 DELETE FROM headrace_messages INDEXED BY headrace_messages_id WHERE stream = ?1 AND place >= 11 AND id IN (
     SELECT value FROM json_each(?2))
 """
@@ -277,12 +263,13 @@ SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?)
 """
 
 LIST_DEFERRED = """
-SELECT json_group_array(json_array(key, number, passed, hungry)) FROM headrace_deferred_keys WHERE stream = ?
+SELECT json_group_array(json_array(key, number, passed, drawable))
+FROM headrace_deferred_keys WHERE stream = ?
 """
 
-# [[key, number, passed, hungry], ...]
+# [[key, number, passed, drawable], ...]
 WRITE_DEFERRED = """
-INSERT OR REPLACE INTO headrace_deferred_keys (stream, key, number, passed, hungry)
+INSERT OR REPLACE INTO headrace_deferred_keys (stream, key, number, passed, drawable)
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3 FROM json_each(?2)
 """
 
@@ -293,14 +280,14 @@ DELETE FROM headrace_deferred_keys WHERE stream = ?1 AND key IN (SELECT value FR
 
 # [[stream, key], ...]; only keys with fewer parked messages than this
 NOTE_ROOM = """
-UPDATE headrace_deferred_keys SET hungry = 1
-WHERE (stream, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) AND NOT hungry AND (
+UPDATE headrace_deferred_keys SET drawable = 1
+WHERE (stream, key) IN (SELECT value ->> 0, value ->> 1 FROM json_each(?1)) AND NOT drawable AND (
     SELECT count(*) FROM headrace_messages AS parked
     WHERE parked.stream = headrace_deferred_keys.stream
         AND parked.unique_key = headrace_deferred_keys.key AND place = 1) < ?2
 """
 
-STARVE = "UPDATE headrace_deferred_keys SET hungry = 1 WHERE stream = ?"
+MAKE_ALL_DRAWABLE = "UPDATE headrace_deferred_keys SET drawable = 1 WHERE stream = ?"
 
 LAST_PARKED = "SELECT max(at_us) FROM headrace_messages WHERE stream = ? AND place = 1"
 

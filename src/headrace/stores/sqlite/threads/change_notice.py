@@ -14,13 +14,13 @@ class ChangeNotice(msgspec.Struct):
     ready: set[Stream] = msgspec.field(default_factory=set)  # something can be claimed from these
     ended: set[tuple[Stream, str]] = msgspec.field(default_factory=set)  # these messages are over
     announced: bool = False  # there are new control messages to read
-    orders: list[StoredNotice] = msgspec.field(default_factory=list)
+    notices: list[StoredNotice] = msgspec.field(default_factory=list)
 
     def __bool__(self) -> bool:
-        return bool(self.ready or self.ended or self.announced or self.orders)
+        return bool(self.ready or self.ended or self.announced or self.notices)
 
     def add(self, other: ChangeNotice) -> None:
         self.ready |= other.ready
         self.ended |= other.ended
         self.announced = self.announced or other.announced
-        self.orders += other.orders
+        self.notices += other.notices

@@ -14,8 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from headrace.stores.sqlite.connection.fair_write_lock import turn_path
+
 from . import inotify
-from .fair_write_lock import turn_path
 
 #: The least seconds between two looks that signals cause. A waiting process must not be busy with looking
 #: while another process commits without a pause.
@@ -36,18 +37,18 @@ def send(turn: Path) -> None:
 
 
 class CommitSignals:
-    """Runs on the event loop. Calls `heard` for signals after `arm`, while a caller waits (`is_awaited`).
+    """Runs on the event loop. Calls `on_signal` for signals after `arm`, while a caller waits (`is_awaited`).
     Many signals in a row cause few calls."""
 
-    def __init__(self, path: Path, *, heard: Callable[[], None], is_awaited: Callable[[], bool]) -> None:
+    def __init__(self, path: Path, *, on_signal: Callable[[], None], is_awaited: Callable[[], bool]) -> None:
         self._path = turn_path(path)
-        self._heard = heard
+        self._on_signal = on_signal
         self._is_awaited = is_awaited
         self._loop = asyncio.get_running_loop()
         self._source: inotify.Inotify | None = None
         self._armed = False
         self._off = not inotify.AVAILABLE
-        self._heard_at = -PAUSE
+        self._called_at = -PAUSE
         self._later: asyncio.TimerHandle | None = None
 
     def arm(self) -> None:
@@ -67,14 +68,14 @@ class CommitSignals:
         else:
             self._armed = True
 
-    def close(self, *, at_home: bool) -> None:
-        """`at_home` False: the event loop is gone, or belongs to the parent of this process."""
+    def close(self, *, on_own_loop: bool) -> None:
+        """`on_own_loop` False: the event loop is gone, or belongs to the parent of this process."""
         self._off = True
-        if self._later is not None and at_home:
+        if self._later is not None and on_own_loop:
             self._later.cancel()
         source, self._source = self._source, None
         if source is not None:
-            if at_home:
+            if on_own_loop:
                 self._loop.remove_reader(source.descriptor)
             source.close()
 
@@ -85,14 +86,14 @@ class CommitSignals:
         self._armed = False
         if not self._is_awaited():
             return  # the next caller that waits arms it again
-        left = self._heard_at + PAUSE - self._loop.time()
+        left = self._called_at + PAUSE - self._loop.time()
         if left <= 0:
-            self._hear()
+            self._call()
         else:
-            self._later = self._loop.call_later(left, self._hear)
+            self._later = self._loop.call_later(left, self._call)
 
-    def _hear(self) -> None:
+    def _call(self) -> None:
         self._later = None
-        self._heard_at = self._loop.time()
+        self._called_at = self._loop.time()
         self.arm()
-        self._heard()
+        self._on_signal()

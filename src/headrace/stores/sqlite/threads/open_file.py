@@ -31,24 +31,26 @@ class OpenFile:
         self._process = os.getpid()
         self._loop = asyncio.get_running_loop()
         self.closing = False
-        self.watch = Waiters(namespace=namespace, clock=clock, poke=self._poke)
-        self._signals = CommitSignals(
-            path, heard=lambda: self._reader.poke(), is_awaited=lambda: self.watch.is_anybody_waiting
-        )
+        self.waiters = Waiters(namespace=namespace, clock=clock, look_now=self._look_now)
         self._writer = WriterThread(
             Connection(path, synchronous=synchronous, checkpoints=False, prepare=bring_up_to_date),
-            self.watch.tell,
+            self.waiters.notify,
             namespace=namespace,
             synchronous=synchronous,
             clock=clock,
-            is_awaited=self.watch.is_awaited,
+            is_awaited=self.waiters.is_an_end_awaited,
         )
         self._reader = ReaderThread(
-            Connection(path, query_only=True, prepare=bring_up_to_date), self.watch.tell, watch=self.watch
+            Connection(path, query_only=True, prepare=bring_up_to_date),
+            self.waiters.notify,
+            waiters=self.waiters,
+        )
+        self._signals = CommitSignals(
+            path, on_signal=self._reader.look_now, is_awaited=self.waiters.is_anything_awaited
         )
 
     @property
-    def at_home(self) -> bool:
+    def on_own_loop(self) -> bool:
         """Whether this call runs in the process and on the event loop that created the object."""
         return self._process == os.getpid() and self._loop is asyncio.get_running_loop()
 
@@ -58,26 +60,26 @@ class OpenFile:
         try:
             # Opens the connections; the first one also creates the tables.
             await self.write(_connect())
-            await self.read(self.watch.start_from_here)
+            await self.read(self.waiters.start_from_here)
         except BaseException:
             await self.close()
             raise
 
     async def close(self) -> None:
         """Finish what was submitted, and leave no thread and no connection behind."""
-        self.leave()
-        self.watch.wake_all()
-        await self._writer.left()
-        await self._reader.left()
+        self.stop()
+        self.waiters.wake_all()
+        await self._writer.stopped()
+        await self._reader.stopped()
         ReservedRoom(self._path).release_if_unused()
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """Close without waiting, for an event loop that is gone. A forked child has no threads to end."""
         self.closing = True
-        self._signals.close(at_home=self.at_home)
+        self._signals.close(on_own_loop=self.on_own_loop)
         if self._process == os.getpid():
-            self._writer.leave()
-            self._reader.leave()
+            self._writer.stop()
+            self._reader.stop()
 
     def write(self, step: WriteStep[T]) -> asyncio.Future[T]:
         self._check_open()
@@ -95,10 +97,10 @@ class OpenFile:
         self._reader.submit(read)
         return read.future
 
-    def _poke(self) -> None:
+    def _look_now(self) -> None:
         """A caller begins to wait: look at the file at once, and later when another process signals."""
         self._signals.arm()
-        self._reader.poke()
+        self._reader.look_now()
 
     def _check_open(self) -> None:
         if self.closing:

@@ -24,13 +24,13 @@ LOOK_AGAIN: Final = 1.0
 
 class ReaderThread(StoreThread[ReadStep[Any]]):
     def __init__(
-        self, connection: Connection, tell: Callable[[ChangeNotice], None], *, watch: Waiters
+        self, connection: Connection, notify: Callable[[ChangeNotice], None], *, waiters: Waiters
     ) -> None:
-        super().__init__("reader", connection, tell)
-        self._watch = watch
+        super().__init__("reader", connection, notify)
+        self._waiters = waiters
         self._look_at = 0.0
 
-    def poke(self) -> None:
+    def look_now(self) -> None:
         """Look at the file at once."""
         self._queue.put(True)
 
@@ -42,7 +42,7 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
                 with self._connection.in_use:
                     answers = [(read, self._answer(read)) for read in reads]
                 self._deliver(answers, ChangeNotice())
-            if going and self._watch.active and time.monotonic() >= self._look_at:
+            if going and self._waiters.active and time.monotonic() >= self._look_at:
                 with self._connection.in_use:
                     self._look()
 
@@ -62,7 +62,7 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
         return reads, False
 
     def _pause(self) -> float | None:
-        return max(0.0, self._look_at - time.monotonic()) if self._watch.active else None
+        return max(0.0, self._look_at - time.monotonic()) if self._waiters.active else None
 
     def _answer(self, read: ReadStep[Any]) -> Any:
         try:
@@ -76,7 +76,7 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
     def _look(self) -> None:
         try:
             self._connection.open()
-            news = self._watch.look_around(self._connection)
+            changes = self._waiters.find_changes(self._connection)
         except Exception as error:
             # No caller can receive this error, and this thread must go on. Waiting callers ask again.
             if isinstance(error, apsw.Error):
@@ -84,5 +84,5 @@ class ReaderThread(StoreThread[ReadStep[Any]]):
             self._look_at = time.monotonic() + LOOK_AGAIN
         else:
             self._look_at = time.monotonic() + LOOK_EVERY
-            if news:
-                self._deliver([], news)
+            if changes:
+                self._deliver([], changes)

@@ -23,9 +23,9 @@ Answers = list[tuple[Item, Any]]
 class StoreThread(ABC, Generic[Item]):
     """Created and stopped on the event loop. `None` in the queue ends the thread; `True` only wakes it."""
 
-    def __init__(self, name: str, connection: Connection, tell: Callable[[ChangeNotice], None]) -> None:
+    def __init__(self, name: str, connection: Connection, notify: Callable[[ChangeNotice], None]) -> None:
         self._connection = connection
-        self._tell = tell
+        self._notify = notify
         self._queue: SimpleQueue[Item | bool | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
@@ -37,11 +37,11 @@ class StoreThread(ABC, Generic[Item]):
         self._unanswered += 1
         self._queue.put(item)
 
-    def leave(self) -> None:
+    def stop(self) -> None:
         """End the thread once all submitted steps are done."""
         self._queue.put(None)
 
-    async def left(self) -> None:
+    async def stopped(self) -> None:
         """Wait for the end of the thread without blocking the event loop."""
         await self._ended.wait()
         self._thread.join()
@@ -58,16 +58,16 @@ class StoreThread(ABC, Generic[Item]):
                 self._connection.close()
             self._post(self._ended.set)
 
-    def _deliver(self, answers: Answers[Item], news: ChangeNotice) -> None:
+    def _deliver(self, answers: Answers[Item], changes: ChangeNotice) -> None:
         """Hand over all answers in one call to the event loop."""
-        self._post(self._hand_over, answers, news)
+        self._post(self._hand_over, answers, changes)
 
-    def _hand_over(self, answers: Answers[Item], news: ChangeNotice) -> None:
+    def _hand_over(self, answers: Answers[Item], changes: ChangeNotice) -> None:
         self._unanswered -= len(answers)
         for pending, answer in answers:
             pending.settle(answer)
-        if news:
-            self._tell(news)
+        if changes:
+            self._notify(changes)
 
     def _post(self, function: Callable[..., object], *arguments: object) -> None:
         try:

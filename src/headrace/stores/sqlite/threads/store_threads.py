@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
@@ -18,6 +18,7 @@ from .step import NothingToWrite, WriteStep
 from .transaction import Transaction
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class StoreThreads:
@@ -27,14 +28,14 @@ class StoreThreads:
         self._path = path
         self._namespace = namespace
         self._clock = clock
-        self._session: OpenFile | None = None
+        self._open_file: OpenFile | None = None
         self._woken: set[str] = set()
         self._wants_order: dict[Stream, bool] = {}  # of the groups that this process has joined
 
     def wake(self, consumer: str) -> None:
         self._woken.add(consumer)
-        if self._session is not None:
-            self._session.watch.wake(consumer)
+        if self._open_file is not None:
+            self._open_file.waiters.wake(consumer)
 
     def _was_woken(self, consumer: str) -> bool:
         woken = consumer in self._woken
@@ -42,12 +43,12 @@ class StoreThreads:
         return woken
 
     def _use(self) -> OpenFile:
-        session = self._session
-        if session is None or not session.at_home:
+        open_file = self._open_file
+        if open_file is None or not open_file.on_own_loop:
             raise BackendUnavailable(
                 f"the SQLite store {self._path} is not open in this process and event loop: open it first"
             )
-        return session
+        return open_file
 
     async def _write(
         self,
@@ -57,24 +58,26 @@ class StoreThreads:
         durable: bool = True,
         urgent: bool = True,
         weight: int = 1,
-        size: int = 0,
     ) -> T:
-        step = WriteStep(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight, size=size)
+        step = WriteStep(run, shortcut=shortcut, durable=durable, urgent=urgent, weight=weight)
         return await self._use().write(step)
 
     async def _apart(
-        self, sources: Sequence[Stream], run: Callable[[Sequence[Stream]], Awaitable[T]]
+        self, streams: Sequence[Stream], run: Callable[[Sequence[Stream]], Awaitable[T]]
     ) -> AsyncIterator[T]:
-        """One answer for all sources together, or, when the rows of one are damaged, an answer for each."""
+        """One answer for all streams together, or, when the rows of one are damaged, an answer for each."""
         try:
-            yield await run(sources)
+            yield await run(streams)
             return
         except DamagedFile:
-            if len(sources) == 1:
+            if len(streams) == 1:
                 raise
-        for source in sources:
+        for stream in streams:
             with suppress(DamagedFile):
-                yield await run([source])
+                yield await run([stream])
 
-    async def _read(self, run: Callable[[Connection], T]) -> T:
-        return await self._use().read(run)
+    async def _read(
+        self, run: Callable[Concatenate[Connection, str, P], T], *args: P.args, **options: P.kwargs
+    ) -> T:
+        """Call a function in the reader's thread, with its connection and the namespace."""
+        return await self._use().read(lambda connection: run(connection, self._namespace, *args, **options))

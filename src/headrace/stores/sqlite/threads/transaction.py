@@ -21,9 +21,9 @@ from headrace.stores.sqlite.rows.lanes import (
     SCHEDULED,
     SUSPECT,
 )
-from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.statements import stream_statements, upkeep_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
-from headrace.stores.sqlite.verbs.control import write_orders
+from headrace.stores.sqlite.verbs.control import write_notices
 
 from .change_notice import ChangeNotice
 
@@ -57,13 +57,13 @@ class Transaction:
         self.namespace = namespace
         self.now_us = now_us
         self.waited_for = waited_for  # whether a caller in this process waits for the end of a message
-        self.news = ChangeNotice()
+        self.changes = ChangeNotice()
         self._counts: dict[int, list[int]] = {}
-        self._orders: list[ControlMessage] = []
+        self._notices: list[ControlMessage] = []
 
     def find(self, stream: Stream) -> StreamRow | None:
         """The stream's row. Its counts do not include the changes of this transaction."""
-        row = self.connection.row(message_statements.FIND_STREAM, (self.namespace, stream.kind, stream.name))
+        row = self.connection.row(stream_statements.FIND_STREAM, (self.namespace, stream.kind, stream.name))
         return StreamRow(*row) if row else None
 
     def stream(self, stream: Stream, *, established: bool = True) -> StreamRow:
@@ -71,10 +71,14 @@ class Transaction:
         found = self.find(stream)
         if found is None:
             row = (self.namespace, stream.kind, stream.name, int(established))
-            return StreamRow(*self.connection.row(message_statements.ADD_STREAM, row))
+            return StreamRow(*self.connection.row(stream_statements.ADD_STREAM, row))
         if established and not found.established:
-            self.connection.change(message_statements.ESTABLISH_STREAM, (found.number,))
+            self.connection.change(stream_statements.ESTABLISH_STREAM, (found.number,))
         return found
+
+    def write_lease(self, stream: int, lease: Lease) -> None:
+        row = (lease.us, lease.longer_us, lease.longer_until_us, stream)
+        self.connection.change(stream_statements.WRITE_LEASE, row)
 
     def count(self, stream: int, place: int, difference: int) -> None:
         """Add a difference to the count for this place of the stream."""
@@ -93,14 +97,14 @@ class Transaction:
 
     def ended(self, stream: Stream, id: str) -> None:
         if self.waited_for:
-            self.news.ended.add((stream, id))
+            self.changes.ended.add((stream, id))
 
-    def announce(self, order: ControlMessage) -> None:
-        self._orders.append(order)
-        self.news.announced = True
+    def announce(self, notice: ControlMessage) -> None:
+        self._notices.append(notice)
+        self.changes.announced = True
 
     def next_due_us(self, streams: Sequence[int]) -> int | None:
-        due_us: int | None = self.connection.value(message_statements.NEXT_DUE, (listed(streams),))
+        due_us: int | None = self.connection.value(upkeep_statements.NEXT_DUE, (listed(streams),))
         return due_us
 
     def announce_if_due_sooner(self, stream: Stream, before_us: int | None, due_us: int) -> None:
@@ -111,9 +115,9 @@ class Transaction:
         """Run the last statements before the commit."""
         for stream, differences in self._counts.items():
             if any(differences):
-                self.connection.change(message_statements.ADD_COUNTS, (stream, *differences))
-        if self._orders:
-            write_orders(self.connection, self.namespace, self._orders, self.now_us)
+                self.connection.change(stream_statements.ADD_COUNTS, (stream, *differences))
+        if self._notices:
+            write_notices(self.connection, self.namespace, self._notices, self.now_us)
 
 
 def new_number() -> int:
@@ -122,20 +126,20 @@ def new_number() -> int:
 
 
 class OpenStream(NamedTuple):
-    """A stream of the sources, with its current settings."""
+    """A stream from which messages are claimed, with its current settings."""
 
     number: int
-    source: Stream
+    stream: Stream
     lease: Lease
     paused: bool
     held_children: bool
 
 
-def resolve(connection: Connection, namespace: str, sources: Sequence[Stream]) -> list[OpenStream]:
-    """The streams of the sources, in their order. A stream that does not exist yet is left out."""
-    wanted = listed(list(sources))
-    rows = unlisted(connection.value(message_statements.RESOLVE_STREAMS, (namespace, wanted)))
+def resolve(connection: Connection, namespace: str, streams: Sequence[Stream]) -> list[OpenStream]:
+    """The rows of the streams, in their order. A stream that does not exist yet is left out."""
+    wanted = listed(list(streams))
+    rows = unlisted(connection.value(stream_statements.RESOLVE_STREAMS, (namespace, wanted)))
     return [
-        OpenStream(number, sources[index], Lease.stored(*lease), bool(paused), bool(held_children))
+        OpenStream(number, streams[index], Lease.stored(*lease), bool(paused), bool(held_children))
         for index, number, paused, held_children, *lease in rows
     ]

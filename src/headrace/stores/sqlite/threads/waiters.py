@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from typing import Final
+from contextlib import AbstractContextManager, contextmanager
+from typing import Final, TypeVar
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage
@@ -20,7 +20,7 @@ from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import upkeep_statements
 from headrace.stores.sqlite.topics.log import is_behind
 from headrace.stores.sqlite.verbs.claim import is_something_ready
-from headrace.stores.sqlite.verbs.control import StoredNotice, read_orders
+from headrace.stores.sqlite.verbs.control import StoredNotice, read_notices
 from headrace.stores.sqlite.verbs.looking import which_are_over
 
 from .change_notice import ChangeNotice
@@ -31,17 +31,17 @@ NEWCOMER: Final = 1.0
 
 
 class EndWaiter:
-    """Rung on the event loop. Wakes the caller that waits, or the next one that waits."""
+    """Woken on the event loop. Wakes the caller that waits, or the next one that waits."""
 
-    def __init__(self, poke: Callable[[], None]) -> None:
+    def __init__(self, look_now: Callable[[], None]) -> None:
         self._event = asyncio.Event()
-        self._poke = poke
+        self._look_now = look_now
         self.wake = self._event.set
         self.reset = self._event.clear
 
-    async def heard(self, timeout: float | None) -> bool:
-        """False when it was not rung within `timeout` seconds."""
-        self._poke()  # the reader may be asleep, since no caller waited until now
+    async def wait(self, timeout: float | None) -> bool:
+        """False when it was not woken within `timeout` seconds."""
+        self._look_now()  # the reader may be asleep, since no caller waited until now
         try:
             async with asyncio.timeout(timeout):
                 await self._event.wait()
@@ -51,37 +51,37 @@ class EndWaiter:
 
 
 class ClaimWaiter(EndWaiter):
-    """Wakes a claim that waits for a message in its sources."""
+    """Wakes a claim that waits for a message in its streams."""
 
     def __init__(
         self,
-        poke: Callable[[], None],
-        sources: Sequence[Stream],
+        look_now: Callable[[], None],
+        streams: Sequence[Stream],
         consumer: str,
         *,
         suspects: bool,
         children: bool,
     ) -> None:
-        super().__init__(poke)
-        self.sources = sources
-        self.streams = frozenset(sources) | _topics(sources)
+        super().__init__(look_now)
+        self.streams = streams
+        self.woken_by = frozenset(streams) | _topics(streams)
         self.consumer = consumer
         self.suspects = suspects
         self.children = children
 
     def is_due(self, connection: Connection, namespace: str) -> bool:
         return is_something_ready(
-            connection, namespace, self.sources, suspects=self.suspects, children=self.children
+            connection, namespace, self.streams, suspects=self.suspects, children=self.children
         )
 
 
 class ReadWaiter(EndWaiter):
     """Wakes a reader that waits for an event after its position in a log."""
 
-    def __init__(self, poke: Callable[[], None], topic: Stream, consumer: str) -> None:
-        super().__init__(poke)
+    def __init__(self, look_now: Callable[[], None], topic: Stream, consumer: str) -> None:
+        super().__init__(look_now)
         self.topic = topic
-        self.streams = frozenset((topic,))
+        self.woken_by = frozenset((topic,))
         self.consumer = consumer
         self.position = 0
 
@@ -89,9 +89,11 @@ class ReadWaiter(EndWaiter):
         return is_behind(connection, namespace, self.topic, self.position)
 
 
-def _topics(sources: Sequence[Stream]) -> frozenset[Stream]:
-    """The topics from whose logs the groups of these sources draw."""
-    streams = (source for source in sources)
+W = TypeVar("W", ClaimWaiter, ReadWaiter)
+
+
+def _topics(streams: Sequence[Stream]) -> frozenset[Stream]:
+    """The topics from whose logs the groups of these streams draw."""
     return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
 
 
@@ -103,19 +105,19 @@ class ControlListener:
         self._since_us = now_us
         self._came_at = asyncio.get_running_loop().time()
 
-    def tell(self, announcement: StoredNotice) -> None:
+    def notify(self, announcement: StoredNotice) -> None:
         new = asyncio.get_running_loop().time() - self._came_at < NEWCOMER
         if not new or announcement.at_us >= self._since_us:
-            self._hear(announcement.order)
+            self._hear(announcement.notice)
 
 
 class Waiters:
     """The methods below the line run in the reader's thread, the others on the event loop."""
 
-    def __init__(self, *, namespace: str, clock: TimeSource, poke: Callable[[], None]) -> None:
+    def __init__(self, *, namespace: str, clock: TimeSource, look_now: Callable[[], None]) -> None:
         self._namespace = namespace
         self._clock = clock
-        self._poke = poke
+        self._look_now = look_now
         self._claims: set[ClaimWaiter | ReadWaiter] = set()
         self._endings: dict[tuple[Stream, str], set[EndWaiter]] = {}
         self._listeners: list[ControlListener] = []
@@ -127,29 +129,26 @@ class Waiters:
     def active(self) -> bool:
         return bool(self._claims or self._endings or self._listeners)
 
-    @property
-    def is_anybody_waiting(self) -> bool:
+    def is_anything_awaited(self) -> bool:
         """Whether a caller waits for a message, or for the end of one."""
         return bool(self._claims or self._endings)
 
-    def is_awaited(self) -> bool:
+    def is_an_end_awaited(self) -> bool:
         """Whether a caller waits for the end of a message."""
         return bool(self._endings)
 
-    @contextmanager
     def claiming(
-        self, sources: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
-    ) -> Iterator[ClaimWaiter]:
-        waiter = ClaimWaiter(self._poke, sources, consumer, suspects=suspects, children=children)
-        self._claims.add(waiter)
-        try:
-            yield waiter
-        finally:
-            self._claims.discard(waiter)
+        self, streams: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
+    ) -> AbstractContextManager[ClaimWaiter]:
+        return self._waiting(
+            ClaimWaiter(self._look_now, streams, consumer, suspects=suspects, children=children)
+        )
+
+    def reading(self, topic: Stream, consumer: str) -> AbstractContextManager[ReadWaiter]:
+        return self._waiting(ReadWaiter(self._look_now, topic, consumer))
 
     @contextmanager
-    def reading(self, topic: Stream, consumer: str) -> Iterator[ReadWaiter]:
-        waiter = ReadWaiter(self._poke, topic, consumer)
+    def _waiting(self, waiter: W) -> Iterator[W]:
         self._claims.add(waiter)
         try:
             yield waiter
@@ -158,7 +157,7 @@ class Waiters:
 
     @contextmanager
     def ending(self, stream: Stream, id: str) -> Iterator[EndWaiter]:
-        waiter = EndWaiter(self._poke)
+        waiter = EndWaiter(self._look_now)
         waiters = self._endings.setdefault((stream, id), set())
         waiters.add(waiter)
         try:
@@ -172,7 +171,7 @@ class Waiters:
         listener = ControlListener(hear, self._clock.now_us())
         self._listeners.append(listener)
         self._newcomer = True
-        self._poke()
+        self._look_now()
 
         def stop() -> None:
             if listener in self._listeners:
@@ -189,23 +188,23 @@ class Waiters:
         for waiter in (*self._claims, *(waiter for waiters in self._endings.values() for waiter in waiters)):
             waiter.wake()
 
-    def tell(self, news: ChangeNotice) -> None:
-        if news.ready:
+    def notify(self, changes: ChangeNotice) -> None:
+        if changes.ready:
             for waiter in self._claims:
-                if not news.ready.isdisjoint(waiter.streams):
+                if not changes.ready.isdisjoint(waiter.woken_by):
                     waiter.wake()
-        for message in news.ended:
+        for message in changes.ended:
             for ending in self._endings.get(message, ()):
                 ending.wake()
-        for announcement in news.orders:
+        for announcement in changes.notices:
             for listener in tuple(self._listeners):
-                listener.tell(announcement)
-        if news.announced and self._listeners:
-            self._poke()
+                listener.notify(announcement)
+        if changes.announced and self._listeners:
+            self._look_now()
 
     # --- in the reader's thread --------------------------------------------------------------------------
 
-    def look_around(self, connection: Connection) -> ChangeNotice:
+    def find_changes(self, connection: Connection) -> ChangeNotice:
         """The changes by other processes since the last look that a caller here waits for."""
         # A new listener must catch up soon: a control message that reaches it much later counts as new.
         newcomer, self._newcomer = self._newcomer, False
@@ -215,26 +214,26 @@ class Waiters:
         # Read after the version, or a waiter that arrives in between would be missed. Each is copied in one
         # step, because the event loop goes on changing them.
         claims, endings, listening = list(self._claims), list(self._endings), bool(self._listeners)
-        news = ChangeNotice()
+        changes = ChangeNotice()
         for waiter in claims:
             if waiter.is_due(connection, self._namespace):
-                news.ready |= waiter.streams
+                changes.ready |= waiter.woken_by
         if endings:
-            news.ended = which_are_over(connection, self._namespace, endings)
+            changes.ended = which_are_over(connection, self._namespace, endings)
         if listening:
-            news.orders = self._new_orders(connection)
+            changes.notices = self._new_notices(connection)
         self._version = version
-        return news
+        return changes
 
     def start_from_here(self, connection: Connection) -> None:
         """Skip the control messages that were announced before this."""
-        self._position = connection.opened, connection.value(upkeep_statements.LAST_ORDER)
+        self._position = connection.opened, connection.value(upkeep_statements.LAST_NOTICE)
 
-    def _new_orders(self, connection: Connection) -> list[StoredNotice]:
+    def _new_notices(self, connection: Connection) -> list[StoredNotice]:
         if self._position is None or self._position[0] != connection.opened:
             self.start_from_here(connection)  # another file has other numbers
             return []
-        orders = read_orders(connection, self._namespace, self._position[1])
-        if orders:
-            self._position = connection.opened, orders[-1].seq
-        return orders
+        notices = read_notices(connection, self._namespace, self._position[1])
+        if notices:
+            self._position = connection.opened, notices[-1].seq
+        return notices

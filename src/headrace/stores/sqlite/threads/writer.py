@@ -20,7 +20,6 @@ from headrace.stores.sqlite.faults import FAILURES, is_full, nearly_full
 
 from . import commit_signals
 from .change_notice import ChangeNotice
-from .commit_times import CommitTimes
 from .step import WriteStep
 from .store_thread import Answers, StoreThread
 from .transaction import Transaction
@@ -38,6 +37,16 @@ SMALL: Final = 0.002
 #: The most bytes that a step on the event loop may add.
 MOST_AT_ONCE: Final = 64 * 1024
 
+#: Up to this average, in seconds, commits are short. Above it, the way through the writer's thread costs
+#: little in comparison, and the event loop would be blocked for too long.
+SHORT: Final = 0.001
+
+#: The share of the newest commit in the average. One of 50 ms keeps the next thirty off the event loop.
+SHARE: Final = 0.125
+
+#: Seconds that are assumed before the first commit. The first twenty commits correct this.
+UNKNOWN: Final = 0.01
+
 
 class RolledBack(Exception):
     """A transaction was rolled back. `shared`: the error concerns every step of it. `full`: the disk had no
@@ -54,14 +63,14 @@ class WriterThread(StoreThread[WriteStep[Any]]):
     def __init__(
         self,
         connection: Connection,
-        tell: Callable[[ChangeNotice], None],
+        notify: Callable[[ChangeNotice], None],
         *,
         namespace: str,
         synchronous: Synchronous,
         clock: TimeSource,
         is_awaited: Callable[[], bool],
     ) -> None:
-        super().__init__("writer", connection, tell)
+        super().__init__("writer", connection, notify)
         self._namespace = namespace
         self._synchronous: Synchronous = synchronous
         self._clock = clock
@@ -80,15 +89,15 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         if step.size > MOST_AT_ONCE or connection.is_wanted or not connection.in_use.acquire(blocking=False):
             return False
         try:
-            answer, news = self._try_at_once(step)
+            answer, changes = self._try_at_once(step)
         finally:
             connection.undo()  # does something only if a signal handler has raised in between
             connection.in_use.release()
         if answer is None:
             return False
         step.settle(answer)
-        if news:
-            self._tell(news)
+        if changes:
+            self._notify(changes)
         return True
 
     def _try_at_once(self, step: WriteStep[Any]) -> tuple[Any, ChangeNotice]:
@@ -100,12 +109,12 @@ class WriterThread(StoreThread[WriteStep[Any]]):
             connection.synchronise(self._synchronous)
             if not connection.begin_at_once():
                 return None, ChangeNotice()
-            [answer], news = self._execute([step])
+            [answer], changes = self._execute([step])
         except (apsw.Error, OSError):
             return None, ChangeNotice()
         except RolledBack as spoiled:
             return spoiled.error if spoiled.shared else None, ChangeNotice()
-        return answer, news
+        return answer, changes
 
     def _work(self) -> None:
         going = True
@@ -114,9 +123,9 @@ class WriterThread(StoreThread[WriteStep[Any]]):
             if not steps:
                 continue
             with self._connection.in_use:
-                answers, news = self._carry_out(steps)
+                answers, changes = self._carry_out(steps)
             # The connection is free when the event loop gets the answers, so it can write the next step.
-            self._deliver(answers, news)
+            self._deliver(answers, changes)
             if self._connection.checkpoint_due:
                 with self._connection.in_use:
                     self._connection.checkpoint()
@@ -145,18 +154,18 @@ class WriterThread(StoreThread[WriteStep[Any]]):
 
     def _carry_out(self, steps: list[WriteStep[Any]]) -> tuple[Answers[WriteStep[Any]], ChangeNotice]:
         answers: Answers[WriteStep[Any]] = []
-        news = ChangeNotice()
+        changes = ChangeNotice()
         if any([not step.durable for step in steps]):
             self._room.hold()  # this process is a worker
         try:
             writing = [step for step in steps if not self._answer_without_writing(step, answers)]
             writing = self._with_room(writing, answers)
             if writing:
-                news = self._write(writing, answers)
+                changes = self._write(writing, answers)
         except Exception as error:
             answered = {id(step) for step, _ in answers}
             answers += [(step, error) for step in steps if id(step) not in answered]
-        return answers, news
+        return answers, changes
 
     def _answer_without_writing(self, step: WriteStep[Any], answers: Answers[WriteStep[Any]]) -> bool:
         if step.shortcut is None:
@@ -189,7 +198,7 @@ class WriterThread(StoreThread[WriteStep[Any]]):
 
     def _write(self, steps: list[WriteStep[Any]], answers: Answers[WriteStep[Any]]) -> ChangeNotice:
         try:
-            values, news = self._transact_with_room(steps)
+            values, changes = self._transact_with_room(steps)
         except RolledBack as spoiled:
             if spoiled.shared or len(steps) == 1:
                 answers += [(step, spoiled.error) for step in steps]
@@ -197,15 +206,15 @@ class WriterThread(StoreThread[WriteStep[Any]]):
             # One of the steps caused the error. Each runs alone now, so that the others succeed.
             return self._write_one_by_one(steps, answers)
         answers += zip(steps, values, strict=True)
-        return news
+        return changes
 
     def _write_one_by_one(
         self, steps: list[WriteStep[Any]], answers: Answers[WriteStep[Any]]
     ) -> ChangeNotice:
-        news = ChangeNotice()
+        changes = ChangeNotice()
         for step in steps:
-            news.add(self._write([step], answers))
-        return news
+            changes.add(self._write([step], answers))
+        return changes
 
     def _transact_with_room(self, steps: list[WriteStep[Any]]) -> tuple[list[Any], ChangeNotice]:
         try:
@@ -260,9 +269,9 @@ class WriterThread(StoreThread[WriteStep[Any]]):
         durable = any([step.durable for step in steps])
         if durable and len(steps) == steps[0].weight == 1:
             self._times.add(time.monotonic() - began)
-        if transaction.news or durable:
+        if transaction.changes or durable:
             commit_signals.send(connection.turn)
-        return values, transaction.news
+        return values, transaction.changes
 
     def _begin(self, *, durable: bool, urgent: bool) -> None:
         try:
@@ -277,3 +286,17 @@ class WriterThread(StoreThread[WriteStep[Any]]):
 
 def _unavailable(error: HeadraceError | OSError) -> Exception:
     return error if isinstance(error, HeadraceError) else BackendUnavailable(str(error))
+
+
+class CommitTimes:
+    """The moving average of transactions with one message that wait for the disk."""
+
+    def __init__(self) -> None:
+        self._average = UNKNOWN
+
+    @property
+    def are_short(self) -> bool:
+        return self._average < SHORT
+
+    def add(self, seconds: float) -> None:
+        self._average += (seconds - self._average) * SHARE

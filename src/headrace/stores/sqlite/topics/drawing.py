@@ -8,7 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from headrace.core.messages.message import NORMAL, Stream
-from headrace.core.topics.deferred_keys import DeferredKeys
+from headrace.core.topics.deferred_keys import DeferredKey, DeferredKeys
 from headrace.core.topics.topic import DRAWN_AHEAD, KEYS_DEFERRED_MOST, may_park
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import FIRST_PRIORITY, PARKED
@@ -16,7 +16,6 @@ from headrace.stores.sqlite.statements import message_statements, topic_statemen
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction, new_number
 
-from .deferred_keys import read_deferred, write_deferred
 from .key_order import next_in_line_us
 from .log import MOST_BYTES, event_of, measure, number_of
 
@@ -67,7 +66,7 @@ def draw(transaction: Transaction, groups: Sequence[Stream], limit: int, *, paus
     rows = transaction.connection.rows(topic_statements.LIST_BEHIND, bindings)
     for index, stream, topic, position, last, ordered, again, parked, ready in rows:
         parked += transaction.counted(stream, PARKED)
-        before = read_deferred(transaction.connection, stream)
+        before = _read_deferred(transaction.connection, stream)
         behind = DrawingGroup(
             groups[index],
             stream,
@@ -82,7 +81,7 @@ def draw(transaction: Transaction, groups: Sequence[Stream], limit: int, *, paus
         )
         _catch_up(transaction, behind)
         _draw_for(transaction, behind)
-        write_deferred(transaction.connection, stream, before, behind.deferred)
+        _write_deferred(transaction.connection, stream, before, behind.deferred)
 
 
 def _draw_for(transaction: Transaction, behind: DrawingGroup) -> None:
@@ -96,7 +95,7 @@ def _draw_for(transaction: Transaction, behind: DrawingGroup) -> None:
         else:
             _take(transaction, behind)
     else:
-        transaction.news.ready.add(behind.group)  # the next claim reads on
+        transaction.changes.ready.add(behind.group)  # the next claim reads on
     if behind.position != before:
         transaction.connection.change(topic_statements.MOVE_GROUP, (behind.stream, behind.position))
 
@@ -109,7 +108,7 @@ def _take(transaction: Transaction, behind: DrawingGroup) -> None:
         behind.position = behind.last  # all these events were trimmed
         return
     part = (behind.stream, behind.event(behind.position), behind.event(reach.end))
-    _forget_marks(connection, part)
+    _forget_end_records(connection, part)
     drawn = connection.change(topic_statements.DRAW, (*part, transaction.now_us, new_number()))
     transaction.count(behind.stream, LANE, drawn)
     behind.position = reach.end
@@ -117,9 +116,9 @@ def _take(transaction: Transaction, behind: DrawingGroup) -> None:
     behind.room -= reach.size
 
 
-def _forget_marks(connection: Connection, part: tuple[int, int, int]) -> None:
-    if connection.value(topic_statements.HAS_MARKS, part[:1]):
-        connection.change(topic_statements.FORGET_MARKS, part)
+def _forget_end_records(connection: Connection, part: tuple[int, int, int]) -> None:
+    if connection.value(topic_statements.HAS_END_RECORDS, part[:1]):
+        connection.change(topic_statements.FORGET_END_RECORDS, part)
 
 
 # --- one by one ------------------------------------------------------------------------------------------
@@ -181,12 +180,12 @@ def _catch_up(transaction: Transaction, behind: DrawingGroup) -> None:
             choice.meet_again(met, start)
         deferred.looked_up_to(looked, behind.position)
         choice.write(keys_count=True)
-    if deferred.hungry:
-        transaction.news.ready.add(behind.group)
+    if deferred.drawable:
+        transaction.changes.ready.add(behind.group)
 
 
 def _has_to_catch_up(behind: DrawingGroup) -> bool:
-    return bool(behind.deferred.hungry) and not behind.satisfied
+    return bool(behind.deferred.drawable) and not behind.satisfied
 
 
 class Choice:
@@ -263,8 +262,8 @@ class Choice:
         if not self._drawn:
             return
         transaction, connection, stream = self._transaction, self._transaction.connection, self._behind.stream
-        if connection.value(topic_statements.HAS_MARKS, (stream,)):
-            connection.change(topic_statements.FORGET_MARKS_OF, (stream, listed(self._ids)))
+        if connection.value(topic_statements.HAS_END_RECORDS, (stream,)):
+            connection.change(topic_statements.FORGET_END_RECORDS_OF, (stream, listed(self._ids)))
         parked_us = next_in_line_us(transaction, stream)
         row = (stream, listed(self._drawn), transaction.now_us, parked_us, new_number(), int(keys_count))
         connection.change(topic_statements.DRAW_CHOSEN, row)
@@ -274,3 +273,32 @@ class Choice:
         parked = sum(place == PARKED for _, place in self._drawn)
         transaction.count(stream, PARKED, parked)
         transaction.count(stream, LANE, len(self._drawn) - parked)
+
+
+# --- deferred keys ----------------------------------------------------------------------------------------
+
+
+def _read_deferred(connection: Connection, group: int) -> DeferredKeys:
+    rows = unlisted(connection.value(topic_statements.LIST_DEFERRED, (group,)))
+    return DeferredKeys(
+        {key: DeferredKey(number, passed) for key, number, passed, _ in rows},
+        {key for key, _, _, drawable in rows if drawable},
+    )
+
+
+def _write_deferred(connection: Connection, group: int, before: DeferredKeys, after: DeferredKeys) -> None:
+    """Write only the keys that have changed."""
+    old, new = _rows(before), _rows(after)
+    changed = [row for key, row in new.items() if row != old.get(key)]
+    if changed:
+        connection.change(topic_statements.WRITE_DEFERRED, (group, listed(changed)))
+    gone = old.keys() - new.keys()
+    if gone:
+        connection.change(topic_statements.DROP_DEFERRED, (group, listed(gone)))
+
+
+def _rows(deferred: DeferredKeys) -> dict[str, tuple[str, int, int, int]]:
+    return {
+        key: (key, each.number, each.passed, int(key in deferred.drawable))
+        for key, each in deferred.keys.items()
+    }

@@ -48,7 +48,7 @@ def join(transaction: Transaction, group: Stream, start: Start, *, ordered: bool
     else:
         transaction.connection.change(topic_statements.SEE_GROUP, (stream, transaction.now_us))
         _order(transaction, stream, found.ordering, wants_order=ordered)
-    transaction.news.ready.add(group)
+    transaction.changes.ready.add(group)
     return found is None or bool(found.removed)
 
 
@@ -59,14 +59,14 @@ def _order(transaction: Transaction, stream: int, before: Ordering, *, wants_ord
     return ordering
 
 
-def revive(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> None:
-    """Create the groups again of which the file has no row, not even a removed one. `wishes`: whether this
-    process, as a member, wants them to be ordered."""
+def revive(transaction: Transaction, groups: Sequence[Stream], wants_order: Mapping[Stream, bool]) -> None:
+    """Create the groups again of which the file has no row, not even a removed one. `wants_order`: whether
+    this process, as a member, wants them to be ordered."""
     bindings = (transaction.namespace, listed(group.name for group in groups))
     known = set(unlisted(transaction.connection.value(topic_statements.LIST_KNOWN, bindings)))
     for index, group in enumerate(groups):
         if index not in known:
-            join(transaction, group, BEGINNING, ordered=wishes.get(group, False))
+            join(transaction, group, BEGINNING, ordered=wants_order.get(group, False))
 
 
 class GroupProblems(NamedTuple):
@@ -76,9 +76,11 @@ class GroupProblems(NamedTuple):
     stalled: list[Stream]
 
 
-def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stream, bool]) -> GroupProblems:
+def see(
+    transaction: Transaction, groups: Sequence[Stream], wants_order: Mapping[Stream, bool]
+) -> GroupProblems:
     """Note that these groups have a live member; returns their problems."""
-    revive(transaction, groups, wishes)
+    revive(transaction, groups, wants_order)
     seen = GroupProblems([], [])
     for group in groups:
         found = find_group(transaction.connection, transaction.namespace, group)
@@ -86,8 +88,8 @@ def see(transaction: Transaction, groups: Sequence[Stream], wishes: Mapping[Stre
             continue
         transaction.connection.change(topic_statements.SEE_GROUP, (found.stream, transaction.now_us))
         ordering = found.ordering
-        if group in wishes:
-            ordering = _order(transaction, found.stream, ordering, wants_order=wishes[group])
+        if group in wants_order:
+            ordering = _order(transaction, found.stream, ordering, wants_order=wants_order[group])
         if ordering.is_disputed(transaction.now_us):
             seen.disputed.append(group)
         if transaction.connection.value(topic_statements.IS_STALLED, (found.stream, KEYS_DEFERRED_MOST)):
@@ -104,7 +106,7 @@ def reset(transaction: Transaction, group: Stream, start: Start) -> bool:
     transaction.connection.change(topic_statements.RESET_GROUP, (found.stream, position))
     transaction.connection.change(topic_statements.FORGET_DEFERRED, (found.stream,))
     _take_back(transaction, group, found.stream, log, position)
-    transaction.news.ready.add(group)
+    transaction.changes.ready.add(group)
     return True
 
 
@@ -116,20 +118,3 @@ def _take_back(transaction: Transaction, group: Stream, stream: int, log: LogTab
     for _, place, _, _ in rows:
         transaction.count(stream, place, -1)
     pass_on(transaction, [EndedMessage(group, stream, key, id) for _, _, key, id in rows])
-
-
-def remove(transaction: Transaction, group: Stream) -> bool:
-    found = find_group(transaction.connection, transaction.namespace, group)
-    if found is None or found.removed:
-        return False
-    connection = transaction.connection
-    if transaction.waited_for:
-        for id in unlisted(connection.value(topic_statements.LIST_IDS, (found.stream,))):
-            transaction.ended(group, id)
-    connection.change(topic_statements.FORGET_MESSAGES, (found.stream,))
-    connection.change(topic_statements.FORGET_KEYS, (found.stream,))
-    connection.change(topic_statements.FORGET_DEFERRED, (found.stream,))
-    connection.change(topic_statements.CLEAR_STREAM, (found.stream,))
-    connection.change(topic_statements.REMOVE_GROUP, (found.stream,))
-    transaction.forget_counts(found.stream)
-    return True

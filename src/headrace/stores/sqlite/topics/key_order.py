@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from headrace.core.messages.message import Stream
-from headrace.core.topics.topic import HUNGRY_BELOW
+from headrace.core.topics.topic import DRAWABLE_BELOW
 from headrace.core.values.bounds import LATEST_US
 from headrace.stores.sqlite.rows.lanes import FIRST_PRIORITY, PARKED
-from headrace.stores.sqlite.statements import message_statements, topic_statements
+from headrace.stores.sqlite.rows.unique_keys import release_keys
+from headrace.stores.sqlite.statements import topic_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -22,26 +23,24 @@ class EndedMessage(NamedTuple):
     id: str
 
 
-def pass_on(transaction: Transaction, leavers: list[EndedMessage]) -> None:
+def pass_on(transaction: Transaction, ended: list[EndedMessage]) -> None:
     """Pass on the keys of ended messages. Their rows must have left their places before."""
-    if not leavers:
+    if not ended:
         return
     connection = transaction.connection
-    connection.change(
-        message_statements.RELEASE_KEYS, (listed((each.stream, each.key, each.id) for each in leavers),)
-    )
-    freed = listed(dict.fromkeys((each.stream, each.key) for each in leavers))
+    release_keys(transaction, [(each.stream, each.key, each.id) for each in ended])
+    freed = listed(dict.fromkeys((each.stream, each.key) for each in ended))
     following = unlisted(connection.value(topic_statements.FIND_NEXT, (freed,)))
     if following:
         connection.change(topic_statements.UNPARK, (listed(row[0] for row in following), transaction.now_us))
         connection.change(topic_statements.HAND_OVER_KEYS, (listed(row[1:] for row in following),))
-    if connection.change(topic_statements.NOTE_ROOM, (freed, HUNGRY_BELOW)):
-        transaction.news.ready.update(each.group for each in leavers)
-    groups = {each.stream: each.group for each in leavers}
+    if connection.change(topic_statements.NOTE_ROOM, (freed, DRAWABLE_BELOW)):
+        transaction.changes.ready.update(each.group for each in ended)
+    groups = {each.stream: each.group for each in ended}
     for _, stream, _, _ in following:
         transaction.count(stream, PARKED, -1)
         transaction.count(stream, FIRST_PRIORITY, 1)
-        transaction.news.ready.add(groups[stream])
+        transaction.changes.ready.add(groups[stream])
 
 
 def next_in_line_us(transaction: Transaction, stream: int) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from headrace.core.errors import Moved, UnknownEvent
+from headrace.core.errors import Moved
 from headrace.core.messages.message import Message, Stream
 from headrace.core.store import CLAIM_BYTES
-from headrace.core.topics.topic import LogEntry, Reading, Start, TopicRules
+from headrace.core.topics.topic import LogEntry, Reading, Start, TopicRules, unknown_event
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import SCHEDULED
 from headrace.stores.sqlite.statements import message_statements, topic_statements
@@ -120,7 +120,7 @@ def write_due(transaction: Transaction, topic: Stream, seqs: Sequence[int]) -> N
 def _move_end(transaction: Transaction, topic: Stream, log: LogTable, count: int, at_us: int) -> LogTable:
     log = log._replace(last=log.last + count, last_us=at_us)
     transaction.connection.change(topic_statements.MOVE_END, (log.stream, log.last, at_us))
-    transaction.news.ready.add(topic)
+    transaction.changes.ready.add(topic)
     return log
 
 
@@ -156,12 +156,8 @@ def before(connection: Connection, log: LogTable, time_us: int, *, up_to: int) -
 def _number(connection: Connection, log: LogTable, id: str) -> int:
     event: int | None = connection.value(topic_statements.FIND_EVENT, (log.stream, id))
     if event is None:
-        raise unknown(id)
+        raise unknown_event(id)
     return number_of(event)
-
-
-def unknown(id: str) -> UnknownEvent:
-    return UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
 
 
 # --- reading ----------------------------------------------------------------------------------------------
@@ -206,7 +202,7 @@ def _position_in_nothing(after: int | Start) -> int:
     if not isinstance(after, Start):
         return after
     if after.at == "event":
-        raise unknown(after.event)
+        raise unknown_event(after.event)
     return 0
 
 

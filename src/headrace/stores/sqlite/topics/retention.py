@@ -27,9 +27,9 @@ class GroupPosition(NamedTuple):
 
 
 def keep_topics(
-    transaction: Transaction, groups: Sequence[Stream], limit: int, wishes: Mapping[Stream, bool]
+    transaction: Transaction, groups: Sequence[Stream], limit: int, wants_order: Mapping[Stream, bool]
 ) -> KeptTopics:
-    seen = see(transaction, [stream for stream in groups if stream.kind == "group"], wishes)
+    seen = see(transaction, [stream for stream in groups if stream.kind == "group"], wants_order)
     trimmed, more = 0, False
     holding: list[Stream] = []
     passed: list[Stream] = []

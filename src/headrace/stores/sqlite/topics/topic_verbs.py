@@ -14,7 +14,6 @@ from headrace.core.topics.topic import (
     TopicRules,
     Topics,
 )
-from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.threads.store_threads import StoreThreads
 
 from . import groups, log, retention, topic_records
@@ -31,26 +30,19 @@ class SqliteTopics(StoreThreads, Topics):
     async def read(
         self, topic: Stream, after: int | Start, *, consumer: str, limit: int, wait: float
     ) -> Reading:
-        session = self._use()
+        open_file = self._use()
         until = monotonic() + wait
-        with session.watch.reading(topic, consumer) as waiter:
+        with open_file.waiters.reading(topic, consumer) as waiter:
             while True:
                 waiter.reset()
-                reading = await self._read_log(topic, after, limit)
+                reading = await self._read(log.read, topic, after, limit=limit, now_us=self._clock.now_us())
                 after = waiter.position = reading.position
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0:
                     return reading
-                await waiter.heard(left)
-                if session.closing:
+                await waiter.wait(left)
+                if open_file.closing:
                     return reading
-
-    async def _read_log(self, topic: Stream, after: int | Start, limit: int) -> Reading:
-        def read(connection: Connection) -> Reading:
-            now_us = self._clock.now_us()
-            return log.read(connection, self._namespace, topic, after, limit=limit, now_us=now_us)
-
-        return await self._read(read)
 
     async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         return await self._write(
@@ -60,10 +52,7 @@ class SqliteTopics(StoreThreads, Topics):
         )
 
     async def topics(self, names: Sequence[str] | None = None) -> list[TopicRecord]:
-        now_us = self._clock.now_us()
-        return await self._read(
-            lambda connection: topic_records.list_topics(connection, self._namespace, names, now_us)
-        )
+        return await self._read(topic_records.list_topics, names, self._clock.now_us())
 
     async def reset(self, group: Stream, start: Start) -> bool:
         return await self._write(lambda transaction: groups.reset(transaction, group, start))

@@ -14,9 +14,8 @@ from headrace.stores.sqlite.rows.lanes import EXPIRED, FIRST_PRIORITY, SCHEDULED
 from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.rows.producers import recall, remember
 from headrace.stores.sqlite.rows.unique_keys import ExpiredOwner, StreamKeys
-from headrace.stores.sqlite.statements import message_statements
+from headrace.stores.sqlite.statements import message_statements, stream_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed, unlisted
-from headrace.stores.sqlite.threads.lone_append import append_lone
 from headrace.stores.sqlite.threads.transaction import StreamRow, Transaction, new_number
 
 #: The room in a stream without a limit.
@@ -29,7 +28,7 @@ Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | Non
 def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> list[Answer]:
     if not batch.messages:
         return []
-    if len(batch.messages) == 1 and not ticking and (answered := append_lone(transaction, batch)):
+    if len(batch.messages) == 1 and not ticking and (answered := _append_one(transaction, batch)):
         return answered
     stream = transaction.stream(batch.stream)
     answers = recall(transaction, stream.number, batch)
@@ -38,13 +37,49 @@ def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> 
             raise sealed(batch)
         accepted = batch.messages
         if not stream.held_children and any([message.child for message in accepted]):
-            transaction.connection.change(message_statements.NOTE_CHILDREN, (stream.number,))
+            transaction.connection.change(stream_statements.NOTE_CHILDREN, (stream.number,))
         if not (_is_plain(batch) and _write(transaction, stream.number, batch, accepted)):
             answers, accepted = _decide(transaction, stream, batch)
             _write(transaction, stream.number, batch, accepted)
         answers = answers or [Answer(message.id) for message in accepted]
         remember(transaction, stream.number, batch, answers, complete=len(accepted) == len(answers))
     return answers
+
+
+def _append_one(transaction: Transaction, batch: Batch) -> list[Answer] | None:
+    """Append one plain message, as most calls do: the work of `append` in fewer statements. None: nothing was
+    written, and `append` must decide about this batch."""
+    message = batch.messages[0]
+    if batch.limit is not None or not message.plain:
+        return None
+    stream = _find_open_stream(transaction, batch)
+    if stream is None:
+        return None
+    lane, now_us = FIRST_PRIORITY + message.priority, transaction.now_us
+    row = (
+        *(stream, message.id, message.task, lane_for(lane, child=message.child), now_us, lane),
+        *(message.priority, message.body, new_number(), int(message.child)),
+    )
+    if not transaction.connection.change(message_statements.ADD_MESSAGE, row):
+        return None  # its id is known
+    answers = [Answer(message.id)]
+    remember(transaction, stream, batch, answers, complete=True)
+    transaction.changes.ready.add(batch.stream)
+    transaction.count(stream, FIRST_PRIORITY, 1)
+    return answers
+
+
+def _find_open_stream(transaction: Transaction, batch: Batch) -> int | None:
+    """The number of the stream, if it accepts this message and the batch cannot be a repeat."""
+    stream = batch.stream
+    name = (transaction.namespace, stream.kind, stream.name, batch.producer)
+    found = transaction.connection.row(message_statements.FIND_STREAM_FOR_ONE, name)
+    if found is None:
+        return None
+    number, established, sealed, held_children, last = found
+    if not established or sealed or last == batch.number:
+        return None
+    return number if held_children or not batch.messages[0].child else None
 
 
 def sealed(batch: Batch) -> Moved:
@@ -65,7 +100,7 @@ def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[
     room = _room(transaction, stream, batch.limit)
     answers: list[Answer] = []
     accepted: list[Message] = []
-    ledger = PendingChanges(transaction)
+    pending = PendingChanges(transaction)
     for message in messages:
         id, unique = message.id, message.unique
         if id in known:
@@ -80,24 +115,24 @@ def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[
             continue
         if unique is not None:
             if expired is not None:
-                end_expired(ledger, batch.stream, stream.number, expired, unique.key, message.mark_us)
+                end_expired(pending, batch.stream, stream.number, expired, unique.key, message.expired_ttl_us)
                 room += 1
             keys.take(unique, id)
         known.add(id)
         accepted.append(message)
         answers.append(Answer(id))
-    ledger.write()
+    pending.write()
     keys.write()
     return answers, accepted
 
 
 def end_expired(
-    ledger: PendingChanges, stream: Stream, number: int, owner: ExpiredOwner, key: str, mark_us: int
+    pending: PendingChanges, stream: Stream, number: int, owner: ExpiredOwner, key: str, ttl_us: int
 ) -> None:
     """End the expired owner of a key, so that an accepted message can take the key."""
     seq, id, place, priority = owner
     subject = ChangedMessage(seq, stream, number, id, place, priority, unique_key=key)
-    ledger.end(subject, EXPIRED, ttl_us=mark_us)
+    pending.end(subject, EXPIRED, ttl_us=ttl_us)
 
 
 def _known_ids(transaction: Transaction, stream: int, messages: list[Message]) -> set[str]:
@@ -137,7 +172,7 @@ def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[M
     if later:
         transaction.announce_if_due_sooner(batch.stream, before_us, min(later))
     if len(later) < len(rows):
-        transaction.news.ready.add(batch.stream)
+        transaction.changes.ready.add(batch.stream)
     transaction.count(stream, SCHEDULED, len(later))
     transaction.count(stream, FIRST_PRIORITY, len(rows) - len(later))
     return True
@@ -154,7 +189,7 @@ def _write_alike(transaction: Transaction, stream: int, batch: Batch, accepted: 
     )
     if not _add(transaction, message_statements.ADD_ALIKE, bindings, accepted, number):
         return False
-    transaction.news.ready.add(batch.stream)
+    transaction.changes.ready.add(batch.stream)
     transaction.count(stream, FIRST_PRIORITY, len(accepted))
     return True
 

@@ -38,55 +38,55 @@ Ready = tuple[int, int, int]
 
 
 class ClaimQuery(msgspec.Struct, frozen=True):
-    """What a worker asks for. `turn` counts the claims of this process; `wishes` says which groups it wants
-    to be ordered."""
+    """What a worker asks for. `turn` counts the claims of this process; `wants_order` says which groups it
+    wants to be ordered."""
 
-    sources: Sequence[Stream]
+    streams: Sequence[Stream]
     consumer: str
     limit: int
     suspects: int
     turn: int
     children: int = sys.maxsize
-    wishes: Mapping[Stream, bool] = {}
+    wants_order: Mapping[Stream, bool] = {}
 
 
 def is_something_ready(
     connection: Connection,
     namespace: str,
-    sources: Sequence[Stream],
+    streams: Sequence[Stream],
     *,
     suspects: bool,
     children: bool = True,
 ) -> bool:
     """Whether a claim would find something. The store asks this first: an empty claim must not lock the
     file."""
-    wanted = listed(sources)
+    wanted = listed(streams)
     first = SUSPECT if suspects else RETURNED
     if connection.value(message_statements.IS_SOMETHING_READY, (namespace, wanted, first, int(children))):
         return True
-    groups = _groups(sources)
+    groups = _groups(streams)
     return bool(groups) and is_a_group_behind(connection, namespace, groups)
 
 
 def claim(transaction: Transaction, request: ClaimQuery) -> list[Claim]:
-    if groups := _groups(request.sources):
-        revive(transaction, groups, request.wishes)
+    if groups := _groups(request.streams):
+        revive(transaction, groups, request.wants_order)
         draw(transaction, groups, request.limit)
     streams = _open_streams(transaction, request)
     seqs = _choose(transaction.connection, streams, request)
     return _hand_out(transaction, streams, seqs, request.consumer) if seqs else []
 
 
-def _groups(sources: Sequence[Stream]) -> list[Stream]:
-    return [source for source in sources if source.kind == "group"]
+def _groups(streams: Sequence[Stream]) -> list[Stream]:
+    return [stream for stream in streams if stream.kind == "group"]
 
 
 def _open_streams(transaction: Transaction, request: ClaimQuery) -> list[OpenStream]:
     """The streams that are not paused. They take turns: the first of this claim is the last of the next."""
-    sources, turn = request.sources, request.turn
-    first = first_of(len(sources), turn)
-    streams = resolve(transaction.connection, transaction.namespace, [*sources[first:], *sources[:first]])
-    return [stream for stream in streams if not stream.paused]
+    streams, turn = request.streams, request.turn
+    first = first_of(len(streams), turn)
+    rows = resolve(transaction.connection, transaction.namespace, [*streams[first:], *streams[:first]])
+    return [row for row in rows if not row.paused]
 
 
 def _choose(connection: Connection, streams: list[OpenStream], request: ClaimQuery) -> list[int]:
@@ -131,7 +131,7 @@ def _hand_out(
     transaction: Transaction, streams: list[OpenStream], seqs: list[int], consumer: str
 ) -> list[Claim]:
     connection, now_us = transaction.connection, transaction.now_us
-    names = {stream.number: stream.source for stream in streams}
+    names = {each.number: each.stream for each in streams}
     number = new_number()
     array = listed(seqs)
     connection.change(message_statements.LEASE, (array, now_us, number, _worker(transaction, consumer)))
@@ -172,7 +172,7 @@ def _hand_out(
 
 
 def _worker(transaction: Transaction, consumer: str) -> int:
-    """The number that stands for a worker's name. Rows hold the number, because they must keep their size."""
+    """The number of a worker's name. Rows hold the number, because they must keep their size."""
     connection, namespace = transaction.connection, transaction.namespace
     found: int | None = connection.value(message_statements.FIND_WORKER, (namespace, consumer))
     if found is not None:

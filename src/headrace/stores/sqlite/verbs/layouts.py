@@ -16,7 +16,7 @@ WRITE = "UPDATE headrace_streams SET layout = ?, sealed = ? WHERE stream = ?"
 
 class SqliteLayouts(StoreThreads):
     async def layout(self, stream: Stream) -> Layout:
-        return await self._read(lambda connection: _read(connection, self._namespace, stream))
+        return await self._read(_read, stream)
 
     async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
         return await self._write(lambda transaction: _swap(transaction, stream, expected, new))

@@ -12,14 +12,13 @@ from headrace.core.messages.message import Stream, StreamKind
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.records.answers import Wanted
 from headrace.core.records.listing import PARTS, ListingWalk, numbers_in
-from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
-from headrace.core.runtime.clock import datetime_of
+from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Progress, Record, dead_letter_of
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.rows.lanes import DEAD, RANGES, RETRYING, RUNNING, SCHEDULED, STATUS, SUCCEEDED
 from headrace.stores.sqlite.rows.readable_ids import readable_id, seq_of
 from headrace.stores.sqlite.rows.unique_keys import owners
-from headrace.stores.sqlite.statements import message_statements, record_statements
+from headrace.stores.sqlite.statements import message_statements, record_statements, stream_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 
 from .claim import read_state
@@ -133,14 +132,14 @@ def _failure(data: bytes | None) -> Failure | None:
 
 
 def list_streams(connection: Connection, namespace: str) -> list[Stream]:
-    rows = connection.rows(message_statements.LIST_STREAMS, (namespace,))
+    rows = connection.rows(stream_statements.LIST_STREAMS, (namespace,))
     return [Stream(kind, name) for kind, name in rows if kind in KINDS]
 
 
 def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -> Counts:
     """Counts the messages of the stream itself, not the events of a log."""
     key = (namespace, stream.kind, stream.name)
-    row = connection.row(message_statements.READ_COUNTS, (*key, now_us, DUE_LIMIT))
+    row = connection.row(stream_statements.READ_COUNTS, (*key, now_us, DUE_LIMIT))
     if row is None:
         return Counts()
     queued, running, scheduled, retrying, dead, paused, due, oldest_us = row
@@ -194,7 +193,7 @@ def list_dead(connection: Connection, namespace: str, listing: RecordListing) ->
         return Page(())
     lines, after = _lines(connection, number, msgspec.structs.replace(listing, status=JobStatus.DEAD))
     letters = (_dead_letter(listing.stream, row) for row in _read(connection, lines))
-    return Page(tuple(letters), after or None)
+    return Page(tuple(filter(None, letters)), after or None)
 
 
 def _lines(
@@ -246,7 +245,7 @@ def _known_ids(connection: Connection, stream: int, ids: list[str], now_us: int)
 
 
 def _number(connection: Connection, namespace: str, stream: Stream) -> int | None:
-    row = connection.row(message_statements.FIND_STREAM, (namespace, stream.kind, stream.name))
+    row = connection.row(stream_statements.FIND_STREAM, (namespace, stream.kind, stream.name))
     return row[0] if row else None
 
 
@@ -260,20 +259,6 @@ def _read(connection: Connection, lines: list[ListingRow]) -> list[RecordRow]:
     return [by_seq[line.seq] for line in lines if line.seq in by_seq]
 
 
-def _dead_letter(stream: Stream, row: RecordRow) -> DeadLetter:
-    failure = _failure(row.failure) or Failure("", "")
-    state = read_state(row.state)
-    return DeadLetter(
-        id=readable_id(row.seq, row.id),
-        task=row.task,
-        reason=row.reason or "",
-        error=failure.error,
-        traceback=failure.traceback,
-        attempts=state.failures + state.crashes,
-        died_at=datetime_of(row.since_us),
-        payload=row.body or b"",
-        error_type=failure.error_type,
-        queue=stream.name if stream.kind == "queue" else None,
-        topic=stream.topic if stream.kind == "group" else None,
-        group=stream.group if stream.kind == "group" else None,
-    )
+def _dead_letter(stream: Stream, row: RecordRow) -> DeadLetter | None:
+    record = _record(stream, row, 0)
+    return dead_letter_of(record, reason=row.reason or "") if record else None

@@ -6,8 +6,10 @@ from typing import Final
 
 from headrace.core.messages.message import Stream
 from headrace.stores.sqlite.rows.lanes import SUCCEEDED
+from headrace.stores.sqlite.statements import topic_statements
+from headrace.stores.sqlite.statements.bulk_binding import unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
-from headrace.stores.sqlite.topics import groups
+from headrace.stores.sqlite.topics.groups import find_group
 
 IS_IN_USE: Final = f"""
 SELECT EXISTS (SELECT 1 FROM headrace_messages WHERE stream = ?1 AND place < {SUCCEEDED})
@@ -27,13 +29,41 @@ FORGET: Final = (
 )
 
 
+#: Deletes what a group has drawn, and clears its lease, its pause and its counts, as in a new stream.
+FORGET_GROUP: Final = (
+    "DELETE FROM headrace_messages WHERE stream = ?",
+    "DELETE FROM headrace_unique_keys WHERE stream = ?",
+    topic_statements.FORGET_DEFERRED,
+    """
+    UPDATE headrace_streams SET
+        established = 0, lease_us = NULL, longer_lease_us = 0, longer_until_us = 0, paused = 0,
+        queued = 0, running = 0, scheduled = 0, retrying = 0, dead = 0, parked = 0
+    WHERE stream = ?
+    """,
+    "UPDATE headrace_groups SET removed = 1 WHERE stream = ?",
+)
+
+
 def remove_stream(transaction: Transaction, stream: Stream) -> bool:
     connection = transaction.connection
-    if groups.find_group(connection, transaction.namespace, stream) is not None:
-        return groups.remove(transaction, stream)
+    group = find_group(connection, transaction.namespace, stream)
+    if group is not None:
+        return not group.removed and _remove_group(transaction, stream, group.stream)
     found = transaction.find(stream)
     if found is None or connection.value(IS_IN_USE, (found.number,)):
         return False
     for statement in FORGET:
         connection.change(statement, (found.number,))
     return stream.kind != "group" and bool(found.established)
+
+
+def _remove_group(transaction: Transaction, group: Stream, number: int) -> bool:
+    """Remove a group with its messages. Its row stays, so that only `join` makes the group again."""
+    connection = transaction.connection
+    if transaction.waited_for:
+        for id in unlisted(connection.value(topic_statements.LIST_IDS, (number,))):
+            transaction.ended(group, id)
+    for statement in FORGET_GROUP:
+        connection.change(statement, (number,))
+    transaction.forget_counts(number)
+    return True

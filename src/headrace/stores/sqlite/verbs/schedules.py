@@ -1,15 +1,25 @@
-"""Reads the rows of schedules, and replaces a schedule in one step."""
+"""The verbs of the store contract for schedules: reads their rows, and replaces a schedule in one step."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ScheduleNotice
-from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped
+from headrace.core.schedules.schedule_record import (
+    ScheduleRecord,
+    ScheduleSwap,
+    Scheduling,
+    Swapped,
+    Timetable,
+)
 from headrace.stores.sqlite.connection.connection import Bindings, Connection
 from headrace.stores.sqlite.statements.bulk_binding import listed
+from headrace.stores.sqlite.threads.step import NothingToWrite
+from headrace.stores.sqlite.threads.store_threads import StoreThreads
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.publish import publish
 
@@ -42,6 +52,33 @@ ON CONFLICT DO UPDATE SET last_us = excluded.last_us, fired_us = excluded.fired_
 """
 
 REMOVE: Final = "DELETE FROM headrace_schedules WHERE stream = ? AND name = ?"
+
+
+class SqliteSchedules(StoreThreads, Scheduling):
+    async def schedules(self, streams: Sequence[Stream]) -> Timetable:
+        found = await self._read(read, streams)
+        return Timetable(self._clock.now_us(), found)
+
+    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        # Swaps with messages are separate steps, so that a swap that cannot be written stops no other.
+        together = [index for index, swap in enumerate(swaps) if not swap.messages]
+        steps = [together] if together else []
+        steps += [[index] for index, swap in enumerate(swaps) if swap.messages]
+        writing = (self._swap([swaps[index] for index in step]) for step in steps)
+        answers: dict[int, Swapped] = {}
+        for step, written in zip(steps, await asyncio.gather(*writing, return_exceptions=True), strict=True):
+            if isinstance(written, BaseException):
+                raise written
+            answers.update(zip(step, written, strict=True))
+        return [answers[index] for index in range(len(swaps))]
+
+    async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
+        def refused(connection: Connection) -> NothingToWrite[list[Swapped]] | None:
+            answers = refusals(connection, self._namespace, swaps, self._clock.now_us())
+            return None if answers is None else NothingToWrite(answers)
+
+        weight = sum(max(1, len(swap.messages)) for swap in swaps)
+        return await self._write(partial(swap_all, swaps=swaps), shortcut=refused, weight=weight)
 
 
 def read(connection: Connection, namespace: str, streams: Sequence[Stream]) -> tuple[ScheduleRecord, ...]:

@@ -78,13 +78,13 @@ def _size(outcome: Outcome) -> int:
 
 
 def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[Verdict]:
-    ledger = PendingChanges(transaction)
+    pending = PendingChanges(transaction)
     held = _read(transaction, [settlement.claim for settlement in settlements])
     verdicts = [
-        _judge(ledger, held.get(token_of(settlement.claim).seq), settlement, transaction.now_us)
+        _decide(pending, held.get(token_of(settlement.claim).seq), settlement, transaction.now_us)
         for settlement in settlements
     ]
-    ledger.write()
+    pending.write()
     return verdicts
 
 
@@ -107,8 +107,8 @@ def _read(transaction: Transaction, claims: list[Claim]) -> dict[int, ChangedMes
     }
 
 
-def _judge(
-    ledger: PendingChanges, subject: ChangedMessage | None, settlement: Settlement, now_us: int
+def _decide(
+    pending: PendingChanges, subject: ChangedMessage | None, settlement: Settlement, now_us: int
 ) -> Verdict:
     """Decide about one settlement. A second settlement of a message in the same batch sees the place that
     the first one set."""
@@ -119,41 +119,41 @@ def _judge(
             return _GONE
         kept = outcome.kept
         if kept is None:
-            ledger.end(subject, SUCCEEDED, ttl_us=0)
+            pending.end(subject, SUCCEEDED, ttl_us=0)
         else:
             ttl_us, state = checked_span_us(kept.ttl_us), outcome.state
-            ledger.end(subject, SUCCEEDED, ttl_us=ttl_us, result=kept.value, note=kept.note, state=state)
+            pending.end(subject, SUCCEEDED, ttl_us=ttl_us, result=kept.value, note=kept.note, state=state)
         return _KEPT
     if subject is None or subject.place != RUNNING or subject.claim != token_of(settlement.claim).claim:
         return _LOST
-    _enter(ledger, subject, outcome, now_us)
+    _enter(pending, subject, outcome, now_us)
     return _KEPT
 
 
-def _enter(ledger: PendingChanges, subject: ChangedMessage, outcome: Outcome, now_us: int) -> None:
+def _enter(pending: PendingChanges, subject: ChangedMessage, outcome: Outcome, now_us: int) -> None:
     match outcome:
         case Dead(state=state, reason=reason, failure=failure):
-            ledger.bury(subject, state, reason, failure)
+            pending.bury(subject, state, reason, failure)
         case Cancelled(ttl_us=ttl_us, state=state):
-            ledger.end(subject, CANCELLED, ttl_us=ttl_us, state=state)
+            pending.end(subject, CANCELLED, ttl_us=ttl_us, state=state)
         case Expired(ttl_us=ttl_us):
-            ledger.end(subject, EXPIRED, ttl_us=ttl_us)
+            pending.end(subject, EXPIRED, ttl_us=ttl_us)
         case Retry() | Snoozed() | Released():
-            _run_again(ledger, subject, outcome, now_us)
+            _run_again(pending, subject, outcome, now_us)
 
 
 def _run_again(
-    ledger: PendingChanges, subject: ChangedMessage, outcome: Retry | Snoozed | Released, now_us: int
+    pending: PendingChanges, subject: ChangedMessage, outcome: Retry | Snoozed | Released, now_us: int
 ) -> None:
     state = outcome.state
     if subject.cancel_us is not None:
-        ledger.end(subject, CANCELLED, ttl_us=subject.cancel_us)
+        pending.end(subject, CANCELLED, ttl_us=subject.cancel_us)
     elif outcome.delay_us > 0:
         place = RETRYING if isinstance(outcome, Retry) else SCHEDULED
-        ledger.schedule(subject, state, place=place, due_us=now_us + outcome.delay_us)
+        pending.schedule(subject, state, place=place, due_us=now_us + outcome.delay_us)
     else:
         returned = isinstance(outcome, Released) and not state.suspect
-        ledger.queue(subject, state, place=RETURNED if returned else None)
+        pending.queue(subject, state, place=RETURNED if returned else None)
 
 
 def hand_back(claim: Claim) -> Settlement:

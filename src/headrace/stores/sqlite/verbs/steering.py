@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from headrace.core.inspector import BRIEF_MARK_US, PURGED_MARKS
-from headrace.core.messages.message import EXPIRED_MARK_US, Stream, UniqueKey
+from headrace.core.inspector import BRIEF_TTL_US, PURGED_END_RECORDS
+from headrace.core.messages.message import EXPIRED_TTL_US, Stream, UniqueKey
 from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
 from headrace.core.rules.lease import Lease
@@ -25,7 +25,12 @@ from headrace.stores.sqlite.rows.lanes import (
 from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
 from headrace.stores.sqlite.rows.readable_ids import mend_id, seq_of
 from headrace.stores.sqlite.rows.unique_keys import StreamKeys
-from headrace.stores.sqlite.statements import message_statements, topic_statements
+from headrace.stores.sqlite.statements import (
+    message_statements,
+    stream_statements,
+    topic_statements,
+    upkeep_statements,
+)
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.drawing import draw
@@ -35,12 +40,10 @@ from headrace.stores.sqlite.topics.log import write_due
 from .append import end_expired
 
 
-def ensure(transaction: Transaction, stream: Stream, lease_us: int) -> int | None:
+def declare_stream(transaction: Transaction, stream: Stream, lease_us: int) -> int | None:
     number = transaction.stream(stream).number
     previous = read_lease(transaction.connection, transaction.namespace, stream)
-    lease = previous.changed(lease_us, transaction.now_us)
-    row = (lease.us, lease.longer_us, lease.longer_until_us, number)
-    transaction.connection.change(message_statements.WRITE_LEASE, row)
+    transaction.write_lease(number, previous.changed(lease_us, transaction.now_us))
     if previous.us in (None, lease_us):
         return None
     transaction.announce(LeaseNotice(stream, lease_us))
@@ -48,32 +51,32 @@ def ensure(transaction: Transaction, stream: Stream, lease_us: int) -> int | Non
 
 
 def read_lease(connection: Connection, namespace: str, stream: Stream) -> Lease:
-    row = connection.row(message_statements.READ_LEASE, (namespace, stream.kind, stream.name))
+    row = connection.row(stream_statements.READ_LEASE, (namespace, stream.kind, stream.name))
     return Lease.stored(*row) if row else Lease()
 
 
 def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:
     number = transaction.stream(stream, established=False).number
-    transaction.connection.change(message_statements.WRITE_PAUSED, (int(paused), number))
+    transaction.connection.change(stream_statements.WRITE_PAUSED, (int(paused), number))
     transaction.announce(PauseNotice(stream, paused))
     if not paused:
-        transaction.news.ready.add(stream)
+        transaction.changes.ready.add(stream)
 
 
-def cancel(transaction: Transaction, stream: Stream, id: str, mark_us: int) -> CancelAnswer:
+def cancel(transaction: Transaction, stream: Stream, id: str, ttl_us: int) -> CancelAnswer:
     subject = _subjects(transaction, stream, [id]).get(id)
     if subject is None or subject.place >= DEAD or subject.expired:
         return CancelAnswer.GONE
     if subject.place == RUNNING:
-        transaction.connection.change(message_statements.ASK_TO_CANCEL, (mark_us, subject.seq))
+        transaction.connection.change(message_statements.ASK_TO_CANCEL, (ttl_us, subject.seq))
         transaction.announce(CancelNotice(stream, id))
-        return CancelAnswer.TOLD
-    _cancel_all(transaction, [subject], mark_us)
+        return CancelAnswer.REQUESTED
+    _cancel_all(transaction, [subject], ttl_us)
     return CancelAnswer.REMOVED
 
 
 def purge(
-    transaction: Transaction, stream: Stream, mark_us: int, limit: int, marks: int = PURGED_MARKS
+    transaction: Transaction, stream: Stream, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
 ) -> int:
     found = transaction.find(stream)
     if found is None:
@@ -81,18 +84,18 @@ def purge(
     if stream.kind == "group":
         # Events that the group has not drawn are queued too. A running event does not run again after that.
         transaction.connection.change(topic_statements.MEET_NOTHING_AGAIN, (found.number,))
-        transaction.connection.change(topic_statements.STARVE, (found.number,))
+        transaction.connection.change(topic_statements.MAKE_ALL_DRAWABLE, (found.number,))
         draw(transaction, [stream], limit, paused=True)
     now_us = transaction.now_us
     rows = unlisted(
         transaction.connection.value(message_statements.READ_WAITING, (found.number, limit, now_us))
     )
     subjects = [_subject(stream, row, now_us) for row in rows]
-    bindings = (found.number, now_us + BRIEF_MARK_US, marks)
-    kept = max(0, marks - transaction.connection.value(message_statements.COUNT_CANCELLED, bindings))
-    _cancel_all(transaction, subjects[:kept], mark_us)
+    bindings = (found.number, now_us + BRIEF_TTL_US, end_records)
+    kept = max(0, end_records - transaction.connection.value(message_statements.COUNT_CANCELLED, bindings))
+    _cancel_all(transaction, subjects[:kept], ttl_us)
     # Callers in other processes may wait for these messages. They look again within a minute.
-    _cancel_all(transaction, subjects[kept:], min(mark_us, BRIEF_MARK_US))
+    _cancel_all(transaction, subjects[kept:], min(ttl_us, BRIEF_TTL_US))
     return len(subjects)
 
 
@@ -107,7 +110,7 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
     replayed: list[ChangedMessage] = []
     parked: list[ChangedMessage] = []
     ordered = stream.kind == "group"
-    ledger = PendingChanges(transaction)
+    pending = PendingChanges(transaction)
     answers: list[ReplayAnswer] = []
     for id in ids:
         subject = dead.pop(id, None)
@@ -123,11 +126,11 @@ def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list
         else:
             if subject.unique_key is not None:
                 if expired := keys.expired_owner(subject.unique_key):
-                    end_expired(ledger, stream, number, expired, subject.unique_key, EXPIRED_MARK_US)
+                    end_expired(pending, stream, number, expired, subject.unique_key, EXPIRED_TTL_US)
                 keys.take(UniqueKey(subject.unique_key), id)
             replayed.append(subject)
             answers.append(ReplayAnswer.REPLAYED)
-    ledger.write()
+    pending.write()
     keys.write()
     _queue_again(transaction, stream, [*replayed, *parked])
     _park(transaction, parked)
@@ -149,10 +152,10 @@ def run_now(transaction: Transaction, stream: Stream, id: str) -> bool:
     if stream.kind == "topic":
         write_due(transaction, stream, [subject.seq])
         return True
-    transaction.connection.change(message_statements.HASTEN, (transaction.now_us, subject.seq))
+    transaction.connection.change(upkeep_statements.PROMOTE, (listed([subject.seq]), transaction.now_us))
     transaction.count(subject.number, subject.place, -1)
     transaction.count(subject.number, FIRST_PRIORITY, 1)
-    transaction.news.ready.add(stream)
+    transaction.changes.ready.add(stream)
     return True
 
 
@@ -182,11 +185,11 @@ def _subject(stream: Stream, row: list[Any], now_us: int) -> ChangedMessage:
     return ChangedMessage(seq, stream, number, id, place, priority, unique_key=unique_key, expired=expired)
 
 
-def _cancel_all(transaction: Transaction, subjects: list[ChangedMessage], mark_us: int) -> None:
-    ledger = PendingChanges(transaction)
+def _cancel_all(transaction: Transaction, subjects: list[ChangedMessage], ttl_us: int) -> None:
+    pending = PendingChanges(transaction)
     for subject in subjects:
-        ledger.end(subject, EXPIRED if subject.expired else CANCELLED, ttl_us=mark_us)
-    ledger.write()
+        pending.end(subject, EXPIRED if subject.expired else CANCELLED, ttl_us=ttl_us)
+    pending.write()
 
 
 def _queue_again(transaction: Transaction, stream: Stream, dead: list[ChangedMessage]) -> None:
@@ -195,7 +198,7 @@ def _queue_again(transaction: Transaction, stream: Stream, dead: list[ChangedMes
         transaction.connection.change(message_statements.REPLAY, (seqs, transaction.now_us))
         transaction.count(dead[0].number, DEAD, -len(dead))
         transaction.count(dead[0].number, FIRST_PRIORITY, len(dead))
-        transaction.news.ready.add(stream)
+        transaction.changes.ready.add(stream)
 
 
 def _park(transaction: Transaction, replayed: list[ChangedMessage]) -> None:

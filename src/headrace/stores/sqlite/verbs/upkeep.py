@@ -23,14 +23,14 @@ from headrace.stores.sqlite.rows.lanes import (
     STATUS,
 )
 from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
-from headrace.stores.sqlite.statements import message_statements, upkeep_statements
+from headrace.stores.sqlite.statements import upkeep_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkRows, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, resolve
 from headrace.stores.sqlite.topics.log import write_due
 
 from .claim import readable_state
 
-#: The due time, the number of the message, its stream and its place.
+#: The due time, the number of the message, the row of its stream and its place.
 Due = tuple[int, int, OpenStream, int]
 
 #: How long the file keeps the name of a worker that has stopped. It may still hold messages.
@@ -41,39 +41,35 @@ NAME_TTL: Final = 86_400 * SECOND
 
 
 def is_something_overdue(
-    connection: Connection, namespace: str, sources: Sequence[Stream], now_us: int
+    connection: Connection, namespace: str, streams: Sequence[Stream], now_us: int
 ) -> bool:
-    streams = resolve(connection, namespace, sources)
-    return bool(
-        connection.value(message_statements.IS_SOMETHING_OVERDUE, (_overdue(streams, now_us), now_us))
-    )
+    rows = resolve(connection, namespace, streams)
+    return bool(connection.value(upkeep_statements.IS_SOMETHING_OVERDUE, (_overdue(rows, now_us), now_us)))
 
 
-def restart_leases(transaction: Transaction, sources: Sequence[Stream]) -> None:
+def restart_leases(transaction: Transaction, streams: Sequence[Stream]) -> None:
     """Reclaim nothing for the time of one lease from now, whatever the clock was before."""
     now_us = transaction.now_us
-    for stream in resolve(transaction.connection, transaction.namespace, sources):
-        lease = stream.lease.restarted(now_us)
-        row = (lease.us, lease.longer_us, lease.longer_until_us, stream.number)
-        transaction.connection.change(message_statements.WRITE_LEASE, row)
+    for row in resolve(transaction.connection, transaction.namespace, streams):
+        transaction.write_lease(row.number, row.lease.restarted(now_us))
 
 
-def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> Reclaimed:
+def reclaim(transaction: Transaction, streams: Sequence[Stream], limit: int) -> Reclaimed:
     connection, now_us = transaction.connection, transaction.now_us
-    streams = {stream.number: stream for stream in resolve(connection, transaction.namespace, sources)}
+    rows_by_number = {row.number: row for row in resolve(connection, transaction.namespace, streams)}
     # If the clock was set back: a lease must not last longer than its full length from now.
-    connection.change(message_statements.SHORTEN_LEASES, (listed(streams), now_us))
+    connection.change(upkeep_statements.SHORTEN_LEASES, (listed(rows_by_number), now_us))
     rows, states, logs = connection.row(
-        message_statements.READ_OVERDUE, (_overdue(streams.values(), now_us), limit)
+        upkeep_statements.READ_OVERDUE, (_overdue(rows_by_number.values(), now_us), limit)
     )
     unpack_state, unpack_log = BulkRows(states), BulkRows(logs)
-    ledger = PendingChanges(transaction)
+    pending = PendingChanges(transaction)
     recovered: list[Recovery] = []
     unread: list[int] = []  # the next claim of such a message makes it a dead letter
     for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
-        source = streams[number].source
-        subject = ChangedMessage(seq, source, number, id, RUNNING, priority, 0, cancel_us, key)
-        trouble = TrailEntry(now_us, "crashed", worker or "")
+        stream = rows_by_number[number].stream
+        subject = ChangedMessage(seq, stream, number, id, RUNNING, priority, 0, cancel_us, key)
+        crash = TrailEntry(now_us, "crashed", worker or "")
         stored, log = unpack_state.take(length), decode_log(unpack_log.take(log_length))
         state = readable_state(stored)
         if state is None:
@@ -81,19 +77,19 @@ def reclaim(transaction: Transaction, sources: Sequence[Stream], limit: int) -> 
             transaction.count(number, RUNNING, -1)
             transaction.count(number, RETURNED, 1)
             continue
-        state = state.crashed(trouble).logged(log)
+        state = state.crashed(crash).logged(log)
         if cancel_us is not None:
-            ledger.end(subject, CANCELLED, ttl_us=cancel_us)
+            pending.end(subject, CANCELLED, ttl_us=cancel_us)
         elif state.crashes >= CRASH_LIMIT:
-            ledger.bury(subject, state, DeadReason.CRASHED, CRASHED)
+            pending.bury(subject, state, DeadReason.CRASHED, CRASHED)
         else:
-            ledger.queue(subject, state, place=None if state.suspect else RETURNED)
+            pending.queue(subject, state, place=None if state.suspect else RETURNED)
         status = STATUS[subject.place]
-        recovered.append(Recovery(source, id, task, trouble.worker, state.crashes, status))
-    ledger.write()
+        recovered.append(Recovery(stream, id, task, crash.worker, state.crashes, status))
+    pending.write()
     if unread:
-        connection.change(message_statements.RETURN_UNREAD, (listed(unread), now_us))
-        transaction.news.ready.update(sources)
+        connection.change(upkeep_statements.RETURN_UNREAD, (listed(unread), now_us))
+        transaction.changes.ready.update(streams)
     return Reclaimed(tuple(recovered), more=len(recovered) + len(unread) == limit)
 
 
@@ -103,17 +99,17 @@ def reclaimed(answers: Sequence[Reclaimed], stepped_us: int) -> Reclaimed:
     return Reclaimed(recovered, any(answer.more for answer in answers), stepped_us=stepped_us)
 
 
-def _overdue(streams: Iterable[OpenStream], now_us: int) -> str:
-    return listed((stream.number, now_us - stream.lease.at(now_us)) for stream in streams)
+def _overdue(rows: Iterable[OpenStream], now_us: int) -> str:
+    return listed((row.number, now_us - row.lease.at(now_us)) for row in rows)
 
 
 # --- due times --------------------------------------------------------------------------------------------
 
 
-def next_due(connection: Connection, namespace: str, sources: Sequence[Stream]) -> int | None:
+def next_due(connection: Connection, namespace: str, streams: Sequence[Stream]) -> int | None:
     """When the next scheduled or retrying message is due."""
-    numbers = [stream.number for stream in resolve(connection, namespace, sources)]
-    due_us: int | None = connection.value(message_statements.NEXT_DUE, (listed(numbers),))
+    numbers = [row.number for row in resolve(connection, namespace, streams)]
+    due_us: int | None = connection.value(upkeep_statements.NEXT_DUE, (listed(numbers),))
     return due_us
 
 
@@ -127,30 +123,30 @@ def all_promoted(answers: Sequence[Promoted]) -> Promoted:
     return Promoted(sum(answer.count for answer in answers), min(waits, default=None))
 
 
-def promote(transaction: Transaction, sources: Sequence[Stream], limit: int) -> Promoted:
+def promote(transaction: Transaction, streams: Sequence[Stream], limit: int) -> Promoted:
     connection, now_us = transaction.connection, transaction.now_us
     due: list[Due] = []
-    for stream in resolve(connection, transaction.namespace, sources):
+    for row in resolve(connection, transaction.namespace, streams):
         for place in (SCHEDULED, RETRYING):
-            found = connection.value(message_statements.FIND_DUE, (stream.number, place, now_us, limit))
-            due += [(at_us, seq, stream, place) for at_us, seq in unlisted(found)]
-    due = sorted(due, key=lambda row: row[:2])[:limit]
+            found = connection.value(upkeep_statements.FIND_DUE, (row.number, place, now_us, limit))
+            due += [(at_us, seq, row, place) for at_us, seq in unlisted(found)]
+    due = sorted(due, key=lambda each: each[:2])[:limit]
     _write_to_logs(transaction, due)
-    queued = [row for row in due if row[2].source.kind != "topic"]
+    queued = [each for each in due if each[2].stream.kind != "topic"]
     if queued:
-        connection.change(message_statements.PROMOTE, (listed(seq for _, seq, _, _ in queued), now_us))
-    for _, _, stream, place in queued:
-        transaction.count(stream.number, place, -1)
-        transaction.count(stream.number, FIRST_PRIORITY, 1)
-        transaction.news.ready.add(stream.source)
-    return promoted(len(due), next_due(connection, transaction.namespace, sources), now_us)
+        connection.change(upkeep_statements.PROMOTE, (listed(seq for _, seq, _, _ in queued), now_us))
+    for _, _, row, place in queued:
+        transaction.count(row.number, place, -1)
+        transaction.count(row.number, FIRST_PRIORITY, 1)
+        transaction.changes.ready.add(row.stream)
+    return promoted(len(due), next_due(connection, transaction.namespace, streams), now_us)
 
 
 def _write_to_logs(transaction: Transaction, due: list[Due]) -> None:
     """Write due events to the logs of their topics."""
-    for topic in dict.fromkeys(stream.source for _, _, stream, _ in due):
+    for topic in dict.fromkeys(row.stream for _, _, row, _ in due):
         if topic.kind == "topic":
-            seqs = [seq for _, seq, stream, _ in due if stream.source == topic]
+            seqs = [seq for _, seq, row, _ in due if row.stream == topic]
             write_due(transaction, topic, seqs)
 
 
@@ -165,7 +161,7 @@ def is_something_past(connection: Connection, namespace: str, now_us: int) -> bo
 def prune(transaction: Transaction, limit: int) -> int:
     connection, namespace, now_us = transaction.connection, transaction.namespace, transaction.now_us
     steps = (
-        (upkeep_statements.PRUNE_MARKS, now_us),
+        (upkeep_statements.PRUNE_END_RECORDS, now_us),
         (upkeep_statements.PRUNE_KEYS, now_us),
         (upkeep_statements.PRUNE_PRODUCERS, now_us - PRODUCER_TTL_US),
         (upkeep_statements.PRUNE_WORKERS, now_us - WORKER_TTL_US),

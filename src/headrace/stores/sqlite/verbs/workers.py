@@ -11,7 +11,7 @@ from headrace.core.records.control import ControlState
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.statements import message_statements, upkeep_statements
+from headrace.stores.sqlite.statements import stream_statements, upkeep_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -23,10 +23,10 @@ def beat(transaction: Transaction, worker: WorkerInfo, streams: Sequence[Stream]
     connection, namespace = transaction.connection, transaction.namespace
     row = (namespace, worker.consumer, transaction.now_us, _encode(worker))
     connection.change(upkeep_statements.WRITE_WORKER, row)
-    leases = connection.rows(message_statements.LIST_LEASES, (namespace, listed(streams)))
+    leases = connection.rows(stream_statements.LIST_LEASES, (namespace, listed(streams)))
     return ControlState(
         paused=frozenset(
-            Stream(*row) for row in connection.rows(message_statements.LIST_PAUSED, (namespace,))
+            Stream(*row) for row in connection.rows(stream_statements.LIST_PAUSED, (namespace,))
         ),
         leases={Stream(kind, name): lease_us for kind, name, lease_us in leases},
     )

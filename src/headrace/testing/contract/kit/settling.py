@@ -21,14 +21,20 @@ from headrace.engine.streams import StreamRouter
 class Settling:
     """`written` has each claim with the store's verdict, and whether that is doubtful."""
 
-    def __init__(self, backend: StreamRouter, mark_ttl: float = 1.0) -> None:
+    def __init__(self, backend: StreamRouter, end_record_ttl: float = 1.0) -> None:
         self.emitter = Emitter()
         self.heard: list[signals.Signal] = []
         self.emitter.on(signals.Signal, self.heard.append)
         self.held = HeldClaims()
         readers = WorkerReaders()
         options = WorkerOptions(
-            queues=(), concurrency=1, children=1, lease=1.0, grace=0.0, max_payload=1, mark_ttl=mark_ttl
+            queues=(),
+            concurrency=1,
+            children=1,
+            lease=1.0,
+            grace=0.0,
+            max_payload=1,
+            end_record_ttl=end_record_ttl,
         )
         policy = OutcomePolicy("worker", options, self.held)
         self.in_flight = InFlight(self.held, policy, readers)

@@ -33,10 +33,10 @@ async def check_that_nothing_is_left(stand: Stand) -> None:
 
 async def _end_all(backend: StreamRouter, stream: Stream) -> None:
     for record in await backend.messages(stream, status=JobStatus.RUNNING, limit=10_000):
-        await backend.cancel(stream, record.id, mark_us=HOUR_US)
+        await backend.cancel(stream, record.id, ttl_us=HOUR_US)
     while (await backend.reclaim([stream], limit=100)).more:
         pass
-    while await backend.purge(stream, mark_us=HOUR_US, limit=100):
+    while await backend.purge(stream, ttl_us=HOUR_US, limit=100):
         pass
     while letters := list(await backend.dead_letters(stream, only=DeadFilter())):
         await backend.discard(stream, [letter.id for letter in letters])

@@ -91,7 +91,7 @@ async def test_a_queued_message_that_ended_is_no_longer_counted(stand: Stand) ->
     await stand.lose(claim)
     await stand.settle_done(claim)
     cancelled = await stand.add()
-    await stand.backend.cancel(stand.stream, cancelled, mark_us=0)
+    await stand.backend.cancel(stand.stream, cancelled, ttl_us=0)
     assert await stand.counts() == Counts()
 
 
@@ -133,7 +133,7 @@ async def test_counts_stay_right_when_many_are_cancelled(stand: Stand) -> None:
     messages = [stand.message(delay=10 * (index % 2)) for index in range(300)]
     await stand.append(*messages)
     for message in messages[:280]:
-        await stand.backend.cancel(stand.stream, message.id, mark_us=0)
+        await stand.backend.cancel(stand.stream, message.id, ttl_us=0)
     counts = await stand.counts()
     assert (counts.queued, counts.scheduled) == (10, 10)
     await stand.advance(11)

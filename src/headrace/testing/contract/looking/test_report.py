@@ -155,7 +155,7 @@ async def test_a_renewal_does_not_touch_it(stand: Stand) -> None:
 
 async def test_a_cancellation_that_was_asked_for_does_not_touch_it(stand: Stand) -> None:
     claim = await running_and_told(stand)
-    await stand.backend.cancel(stand.stream, claim.id, mark_us=HOUR_US)
+    await stand.backend.cancel(stand.stream, claim.id, ttl_us=HOUR_US)
     await stand.backend.report_progress([Report(claim, 0.5, "still")])
     assert await told(stand, claim.id) == (0.5, "still")
     await stand.settle(claim, Released())

@@ -87,9 +87,9 @@ class Cancel:
     mark: int
 
     def play(self, pair: JobPair) -> None:
-        id, mark_us = chosen(["nobody", *pair.model.messages], self.choice), microseconds(self.mark)
-        answer = pair.run(pair.backends[self.process].cancel(WORK, id, mark_us=mark_us))
-        assert answer == pair.model.cancel(id, mark_us)
+        id, ttl_us = chosen(["nobody", *pair.model.messages], self.choice), microseconds(self.mark)
+        answer = pair.run(pair.backends[self.process].cancel(WORK, id, ttl_us=ttl_us))
+        assert answer == pair.model.cancel(id, ttl_us)
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ class Purge:
 
     def play(self, pair: JobPair) -> None:
         if pair.model.count(JobStatus.QUEUED) > 2:  # else there would rarely be much in the store
-            mark_us = microseconds(self.mark)
-            purged = pair.run(pair.backends[0].purge(WORK, mark_us=mark_us, limit=100))
-            assert purged == pair.model.purge(mark_us)
+            ttl_us = microseconds(self.mark)
+            purged = pair.run(pair.backends[0].purge(WORK, ttl_us=ttl_us, limit=100))
+            assert purged == pair.model.purge(ttl_us)
 
 
 # --- how they are drawn -----------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
-from headrace.core.messages.message import EXPIRED_MARK_US, Batch, Message, UniqueKey
+from headrace.core.messages.message import EXPIRED_TTL_US, Batch, Message, UniqueKey
 from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
@@ -137,7 +137,7 @@ class JobModel(StreamModel[ModelJob]):
         if limit is not None and waiting >= limit:
             return Answer(message.id, "full")
         if expired:
-            self._end(expired, JobStatus.EXPIRED, message.mark_us)
+            self._end(expired, JobStatus.EXPIRED, message.expired_ttl_us)
         delay, lifetime = message.delay_us // SECOND, message.lifetime_us // SECOND
         expires = self.now + delay + lifetime if lifetime else None
         job = ModelJob(message.id, message.body, message.priority, message.unique, expires)
@@ -224,23 +224,23 @@ class JobModel(StreamModel[ModelJob]):
 
     # --- steering ----------------------------------------------------------------------------------------
 
-    def cancel(self, id: str, mark_us: int) -> CancelAnswer:
+    def cancel(self, id: str, ttl_us: int) -> CancelAnswer:
         job = self.messages.get(id)
         if job is None or job.status is JobStatus.DEAD or job.expired(self.now):
             return CancelAnswer.GONE
         if job.status is JobStatus.RUNNING:
-            job.cancelled_for = mark_us
-            return CancelAnswer.TOLD
-        self._end(job, JobStatus.CANCELLED, mark_us)
+            job.cancelled_for = ttl_us
+            return CancelAnswer.REQUESTED
+        self._end(job, JobStatus.CANCELLED, ttl_us)
         return CancelAnswer.REMOVED
 
-    def purge(self, mark_us: int) -> int:
+    def purge(self, ttl_us: int) -> int:
         waiting = [
             job for job in self.messages.values() if job.status is JobStatus.QUEUED or job.waits_for_its_time
         ]
         for job in waiting:
             expired = job.expired(self.now)
-            self._end(job, JobStatus.EXPIRED if expired else JobStatus.CANCELLED, mark_us)
+            self._end(job, JobStatus.EXPIRED if expired else JobStatus.CANCELLED, ttl_us)
         return len(waiting)
 
     def replay(self, id: str) -> ReplayAnswer:
@@ -251,7 +251,7 @@ class JobModel(StreamModel[ModelJob]):
             if self._owner(job.unique):
                 return ReplayAnswer.DUPLICATE
             if expired := self._expired_owner(job.unique):
-                self._end(expired, JobStatus.EXPIRED, EXPIRED_MARK_US)
+                self._end(expired, JobStatus.EXPIRED, EXPIRED_TTL_US)
             self._take_key(job.unique, id)
         self.dead.remove(id)
         job.failures = job.crashes = job.releases = 0

@@ -232,10 +232,10 @@ async def test_it_counts_towards_the_limit_of_its_queue(stand: Stand) -> None:
 
 async def test_it_is_cancelled_and_purged_where_it_waits(stand: Stand) -> None:
     cancelled, *_ = await children(stand, 3)
-    await stand.backend.cancel(stand.stream, cancelled, mark_us=microseconds(60))
+    await stand.backend.cancel(stand.stream, cancelled, ttl_us=microseconds(60))
     assert await stand.status(cancelled) is JobStatus.CANCELLED
     purged = 0
-    while count := await stand.backend.purge(stand.stream, mark_us=0, limit=10):
+    while count := await stand.backend.purge(stand.stream, ttl_us=0, limit=10):
         purged += count
     assert purged == 2
     assert await stand.claim_ids() == []

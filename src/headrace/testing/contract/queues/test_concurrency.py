@@ -129,10 +129,10 @@ async def test_a_cancellation_and_a_claim_at_once_do_not_lose_the_message(stand:
     id = await stand.add()
     other = await stand.other()
     answer, claims = await asyncio.gather(
-        stand.backend.cancel(stand.stream, id, mark_us=HOUR_US), stand.claim(by=other)
+        stand.backend.cancel(stand.stream, id, ttl_us=HOUR_US), stand.claim(by=other)
     )
     if claims:
-        assert answer is CancelAnswer.TOLD
+        assert answer is CancelAnswer.REQUESTED
         await stand.settle(claims[0], Released(), by=other)
     else:
         assert answer is CancelAnswer.REMOVED
@@ -155,7 +155,7 @@ async def test_a_dead_letter_that_several_replay_at_once_is_queued_once(stand: S
 async def test_what_several_purge_at_once_is_counted_once(stand: Stand) -> None:
     await stand.append(*[stand.message(delay=10 * (number % 2)) for number in range(40)])
     purged = await asyncio.gather(
-        *[backend.purge(stand.stream, mark_us=0, limit=100) for backend in await _processes(stand)]
+        *[backend.purge(stand.stream, ttl_us=0, limit=100) for backend in await _processes(stand)]
     )
     assert sum(purged) == 40
     assert await stand.claim() == []

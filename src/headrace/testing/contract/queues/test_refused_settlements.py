@@ -23,7 +23,7 @@ WILD: dict[str, Outcome] = {
 
 @pytest.mark.parametrize("outcome", WILD.values(), ids=WILD)
 async def test_the_others_are_written_and_it_is_dead(stand: Stand, outcome: Outcome) -> None:
-    settling = Settling(stand.backend, mark_ttl=HOUR_US / 1e6)
+    settling = Settling(stand.backend, end_record_ttl=HOUR_US / 1e6)
     claims = [await stand.running() for _ in range(22)]
     bad = claims.pop(10)
     for claim in [*claims[:10], bad, *claims[10:]]:

@@ -176,7 +176,7 @@ async def test_a_waiter_waits_on_while_its_message_runs_again(stand: Stand, outc
 async def test_a_waiter_is_woken_when_a_waiting_message_is_cancelled(stand: Stand) -> None:
     id = await stand.add(delay=100)
     waiting = await _start_waiting(stand, id)
-    await stand.backend.cancel(stand.stream, id, mark_us=HOUR_US)
+    await stand.backend.cancel(stand.stream, id, ttl_us=HOUR_US)
     record = await _end(waiting)
     assert record.status is JobStatus.CANCELLED
 
@@ -213,7 +213,7 @@ async def test_a_success_that_is_gone_wakes_nobody(stand: Stand) -> None:
 async def test_a_waiter_is_woken_by_a_purge(stand: Stand) -> None:
     id = await stand.add()
     waiting = await _start_waiting(stand, id)
-    await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=10)
+    await stand.backend.purge(stand.stream, ttl_us=HOUR_US, limit=10)
     record = await _end(waiting)
     assert record.status is JobStatus.CANCELLED
 

@@ -51,7 +51,7 @@ async def test_a_returned_message_is_removed(stand: Stand) -> None:
 
 async def test_a_mark_says_for_a_time_that_it_was_cancelled(stand: Stand) -> None:
     id = await stand.add()
-    await stand.backend.cancel(stand.stream, id, mark_us=microseconds(60))
+    await stand.backend.cancel(stand.stream, id, ttl_us=microseconds(60))
     record = await stand.look(id)
     assert abs(record.ended_us - stand.now_us()) < SECOND
     await stand.advance(61)
@@ -60,13 +60,13 @@ async def test_a_mark_says_for_a_time_that_it_was_cancelled(stand: Stand) -> Non
 
 async def test_a_mark_of_no_time_is_no_mark(stand: Stand) -> None:
     id = await stand.add()
-    assert await stand.backend.cancel(stand.stream, id, mark_us=0) is CancelAnswer.REMOVED
+    assert await stand.backend.cancel(stand.stream, id, ttl_us=0) is CancelAnswer.REMOVED
     assert await stand.status(id) is JobStatus.UNKNOWN
 
 
 async def test_a_running_message_is_told_and_goes_on(stand: Stand) -> None:
     claim = await stand.running()
-    assert await _cancel(stand, claim.id) is CancelAnswer.TOLD
+    assert await _cancel(stand, claim.id) is CancelAnswer.REQUESTED
     assert await stand.status(claim.id) is JobStatus.RUNNING
 
 
@@ -93,7 +93,7 @@ async def test_what_is_dead_is_gone_and_stays_dead(stand: Stand) -> None:
 
 async def test_what_never_was_is_gone(stand: Stand) -> None:
     assert await _cancel(stand, "nobody") is CancelAnswer.GONE
-    assert await stand.backend.cancel(Stream("queue", "nowhere"), "nobody", mark_us=0) is CancelAnswer.GONE
+    assert await stand.backend.cancel(Stream("queue", "nowhere"), "nobody", ttl_us=0) is CancelAnswer.GONE
     assert await stand.status("nobody") is JobStatus.UNKNOWN
 
 
@@ -102,13 +102,13 @@ async def test_cancelling_again_is_harmless(stand: Stand) -> None:
     await _cancel(stand, waiting)
     await _cancel(stand, running.id)
     assert await _cancel(stand, waiting) is CancelAnswer.GONE
-    assert await _cancel(stand, running.id) is CancelAnswer.TOLD
+    assert await _cancel(stand, running.id) is CancelAnswer.REQUESTED
     assert await stand.status(waiting) is JobStatus.CANCELLED
 
 
 async def test_another_process_may_cancel(stand: Stand) -> None:
     id = await stand.add()
-    answer = await (await stand.other()).cancel(stand.stream, id, mark_us=HOUR_US)
+    answer = await (await stand.other()).cancel(stand.stream, id, ttl_us=HOUR_US)
     assert answer is CancelAnswer.REMOVED
     assert await stand.claim() == []
 
@@ -136,7 +136,7 @@ async def test_what_was_to_be_cancelled_does_not_run_again(stand: Stand, outcome
 
 async def test_the_mark_of_a_cancelled_retry_stays_for_the_time_the_canceller_wanted(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.backend.cancel(stand.stream, claim.id, mark_us=microseconds(60))
+    await stand.backend.cancel(stand.stream, claim.id, ttl_us=microseconds(60))
     await stand.settle(claim, retry())
     await stand.advance(59)
     assert await stand.status(claim.id) is JobStatus.CANCELLED
@@ -201,4 +201,4 @@ async def test_the_cancellation_of_a_running_message_is_announced_to_every_proce
 
 
 async def _cancel(stand: Stand, id: str) -> CancelAnswer:
-    return await stand.backend.cancel(stand.stream, id, mark_us=HOUR_US)
+    return await stand.backend.cancel(stand.stream, id, ttl_us=HOUR_US)

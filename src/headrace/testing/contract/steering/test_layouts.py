@@ -126,7 +126,7 @@ async def test_changes_are_announced(inner: PartitionedStore) -> None:
 async def test_what_a_removed_part_had_is_gone(inner: PartitionedStore) -> None:
     part = part_stream(QUEUE, 1, 0)
     await inner.append(batch(part, 1, message()))
-    assert await inner.purge(part, mark_us=0, limit=10) == 1
+    assert await inner.purge(part, ttl_us=0, limit=10) == 1
     assert part in await inner.streams()
     await StoredLayouts(inner).seal(part)
     for removed in (True, False):

@@ -171,7 +171,7 @@ async def test_a_purge_releases_unique_keys(stand: Stand) -> None:
 
 async def test_the_marks_of_a_purge_stay_for_their_time(stand: Stand) -> None:
     id = await stand.add()
-    await stand.backend.purge(stand.stream, mark_us=microseconds(60), limit=10)
+    await stand.backend.purge(stand.stream, ttl_us=microseconds(60), limit=10)
     await stand.advance(59)
     assert await stand.status(id) is JobStatus.CANCELLED
     await stand.advance(2)
@@ -180,7 +180,7 @@ async def test_the_marks_of_a_purge_stay_for_their_time(stand: Stand) -> None:
 
 async def test_a_purge_without_marks_leaves_nothing(stand: Stand) -> None:
     id = await stand.add()
-    await stand.backend.purge(stand.stream, mark_us=0, limit=10)
+    await stand.backend.purge(stand.stream, ttl_us=0, limit=10)
     assert await stand.status(id) is JobStatus.UNKNOWN
 
 
@@ -214,7 +214,7 @@ async def _pause(stand: Stand, *, paused: bool = True) -> None:
 
 
 async def _purge(stand: Stand, *, limit: int = 100) -> int:
-    return await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=limit)
+    return await stand.backend.purge(stand.stream, ttl_us=HOUR_US, limit=limit)
 
 
 async def test_purges_leave_marks_of_some_within_the_time_that_these_stay(stand: Stand) -> None:
@@ -225,19 +225,19 @@ async def test_purges_leave_marks_of_some_within_the_time_that_these_stay(stand:
     waiter = asyncio.create_task(other.wait_for_end(stand.stream, waited, 10))
     assert await other.wait_for_end(stand.stream, waited, 0.1) is None  # by now the first one waits as well
     for _ in range(4):  # in steps, and again what has come meanwhile
-        while await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=7, marks=3):
+        while await stand.backend.purge(stand.stream, ttl_us=HOUR_US, limit=7, end_records=3):
             pass
         ids += [await stand.add() for _ in range(5)]
     record = await waiter
     assert record is not None
     assert record.status is JobStatus.CANCELLED
-    await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=100, marks=3)
+    await stand.backend.purge(stand.stream, ttl_us=HOUR_US, limit=100, end_records=3)
     await stand.advance(61)
     statuses = [await stand.status(id) for id in ids]
     assert set(statuses) <= {JobStatus.CANCELLED, JobStatus.UNKNOWN}
     assert 0 < statuses.count(JobStatus.CANCELLED) <= 4 * stand.parts
     await stand.advance(3600)
     last = await stand.add()
-    await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=100, marks=3)
+    await stand.backend.purge(stand.stream, ttl_us=HOUR_US, limit=100, end_records=3)
     await stand.advance(61)
     assert await stand.status(last) is JobStatus.CANCELLED

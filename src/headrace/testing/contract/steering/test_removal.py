@@ -97,7 +97,7 @@ async def test_a_topic_with_an_event_that_is_due_later_stays(orders: Orders) -> 
     later = Message("later", "Placed", b"", delay_us=HOUR_US)
     await orders.backend.append(Batch(TOPIC, "producer", 1, [later]))
     assert not await orders.backend.remove_stream(TOPIC)
-    await orders.backend.cancel(TOPIC, "later", mark_us=SECOND)
+    await orders.backend.cancel(TOPIC, "later", ttl_us=SECOND)
     assert await orders.backend.remove_stream(TOPIC)
 
 

@@ -308,7 +308,7 @@ async def test_a_purged_group_has_nothing_left_to_do(orders: Orders) -> None:
     await orders.publish_keys(a1="a", a2="a", b="b", x="")
     await orders.stand.retry(await orders.claim_one(billing, "a1"))
     running = await orders.claim_one(billing, "b")
-    while await orders.backend.purge(billing, mark_us=HOUR_US, limit=2):
+    while await orders.backend.purge(billing, ttl_us=HOUR_US, limit=2):
         pass
     counts = await orders.backend.counts(billing)
     assert (counts.queued, counts.retrying, counts.running) == (0, 0, 1)

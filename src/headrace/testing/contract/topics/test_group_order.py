@@ -222,7 +222,7 @@ async def test_a_parked_event_can_be_cancelled(orders: Orders, group: Stream) ->
     await orders.publish("a1", "a2", "a3", key="a")
     running = await orders.claim_one(group, "a1")
     await orders.claim(group)
-    assert await orders.backend.cancel(group, "a2", mark_us=HOUR_US) is CancelAnswer.REMOVED
+    assert await orders.backend.cancel(group, "a2", ttl_us=HOUR_US) is CancelAnswer.REMOVED
     assert await orders.claim(group) == []
     await orders.done([running])
     assert await orders.finish(group) == ["a3"]
@@ -232,7 +232,7 @@ async def test_the_key_of_a_cancelled_event_is_handed_on(orders: Orders, group: 
     await orders.publish("a1", "a2", key="a")
     await orders.stand.retry(await orders.claim_one(group, "a1"))
     await orders.claim(group)
-    assert await orders.backend.cancel(group, "a1", mark_us=HOUR_US) is CancelAnswer.REMOVED
+    assert await orders.backend.cancel(group, "a1", ttl_us=HOUR_US) is CancelAnswer.REMOVED
     assert await orders.claim_ids(group) == ["a2"]
 
 

@@ -141,7 +141,7 @@ async def test_what_runs_does_not_come_again_after_a_purge(orders: Orders, group
     running = await orders.claim_one(group, "a1")
     await set_back(orders, group)
     assert await orders.claim(group) == []
-    while await orders.backend.purge(group, mark_us=0, limit=50):
+    while await orders.backend.purge(group, ttl_us=0, limit=50):
         pass
     await orders.done([running])
     await orders.publish("a3", key="a")

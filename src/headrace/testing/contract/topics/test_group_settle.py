@@ -155,7 +155,7 @@ async def test_a_running_event_is_cancelled_in_one_group(orders: Orders) -> None
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a")
     first, second = await orders.claim_one(billing), await orders.claim_one(mail)
-    assert await orders.backend.cancel(billing, "a", mark_us=HOUR_US) is CancelAnswer.TOLD
+    assert await orders.backend.cancel(billing, "a", ttl_us=HOUR_US) is CancelAnswer.REQUESTED
     assert await orders.stand.renew(first, second) == [Renewal.CANCELLED, Renewal.KEPT]
     await orders.stand.retry(first)
     assert await orders.status(billing, "a") is JobStatus.CANCELLED

@@ -142,7 +142,7 @@ async def test_room_wakes_a_claim_that_waits(orders: Orders, group: Stream) -> N
 async def test_cancelled_events_of_a_stuck_key_make_room(orders: Orders, group: Stream) -> None:
     running = await stick(orders, group, *MANY)
     for id in MANY[:PARKED_OF_KEY]:
-        assert await orders.backend.cancel(group, id, mark_us=HOUR_US) is CancelAnswer.REMOVED
+        assert await orders.backend.cancel(group, id, ttl_us=HOUR_US) is CancelAnswer.REMOVED
     assert await orders.claim(group) == []
     await orders.done([running])
     assert await orders.finish(group) == MANY[PARKED_OF_KEY:]
@@ -151,7 +151,7 @@ async def test_cancelled_events_of_a_stuck_key_make_room(orders: Orders, group: 
 async def test_what_was_passed_over_is_purged_too(orders: Orders, group: Stream) -> None:
     running = await stick(orders, group, *MANY)
     purged = 0
-    while count := await orders.backend.purge(group, mark_us=HOUR_US, limit=50):
+    while count := await orders.backend.purge(group, ttl_us=HOUR_US, limit=50):
         purged += count
     assert purged == len(MANY)
     await orders.done([running])

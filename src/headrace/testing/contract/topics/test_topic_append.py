@@ -210,7 +210,7 @@ async def test_a_promotion_wakes_the_groups(orders: Orders) -> None:
 
 async def test_a_scheduled_event_can_be_cancelled(orders: Orders) -> None:
     await orders.publish("a", delay=10)
-    assert await orders.backend.cancel(orders.stream, "a", mark_us=HOUR_US) is CancelAnswer.REMOVED
+    assert await orders.backend.cancel(orders.stream, "a", ttl_us=HOUR_US) is CancelAnswer.REMOVED
     await orders.stand.advance(11)
     assert await orders.promote() == 0
     assert await orders.ids() == []

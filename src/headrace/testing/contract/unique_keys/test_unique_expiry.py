@@ -56,7 +56,7 @@ async def test_whoever_waits_for_an_expired_owner_is_woken_when_its_key_is_taken
 
 async def test_the_mark_of_an_expired_owner_stays_as_long_as_the_next_message_says(stand: Stand) -> None:
     owner = await _expired(stand, FINISHED)
-    following = msgspec.structs.replace(stand.message(unique=FINISHED), mark_us=microseconds(60))
+    following = msgspec.structs.replace(stand.message(unique=FINISHED), expired_ttl_us=microseconds(60))
     await stand.append(following)
     await stand.advance(59)
     assert await stand.status(owner) is JobStatus.EXPIRED
@@ -151,7 +151,7 @@ async def test_what_waits_past_its_expiry_is_seen_as_expired(stand: Stand) -> No
         assert record.ended_us
         assert not record.due_us
         assert (await stand.backend.wait_for_end(stand.stream, id, 10)) == record
-        assert await stand.backend.cancel(stand.stream, id, mark_us=HOUR_US) is CancelAnswer.GONE
+        assert await stand.backend.cancel(stand.stream, id, ttl_us=HOUR_US) is CancelAnswer.GONE
     page = await stand.backend.messages(stand.stream)
     assert {record.id: record.status for record in page} == {
         queued: JobStatus.EXPIRED,
@@ -166,5 +166,5 @@ async def test_what_waits_past_its_expiry_is_seen_as_expired(stand: Stand) -> No
 async def test_what_waits_past_its_expiry_is_expired_also_after_a_purge(stand: Stand) -> None:
     ids = [await stand.add(lifetime=30), await stand.add(lifetime=30, delay=10), await stand.add()]
     await stand.advance(41)
-    assert await stand.backend.purge(stand.stream, mark_us=HOUR_US, limit=100) == 3
+    assert await stand.backend.purge(stand.stream, ttl_us=HOUR_US, limit=100) == 3
     assert [await stand.status(id) for id in ids] == [*[JobStatus.EXPIRED] * 2, JobStatus.CANCELLED]

@@ -63,7 +63,7 @@ async def test_until_finished_the_late_success_of_another_releases_the_key(stand
 async def test_until_finished_the_cancellation_of_a_waiting_message_releases_the_key(stand: Stand) -> None:
     for delay in (0, 10):
         id = await stand.add(unique=FINISHED, delay=delay)
-        await stand.backend.cancel(stand.stream, id, mark_us=HOUR_US)
+        await stand.backend.cancel(stand.stream, id, ttl_us=HOUR_US)
     await stand.add(unique=FINISHED)
 
 
@@ -132,7 +132,7 @@ async def test_until_started_the_end_of_a_former_owner_releases_nobodys_key(stan
 
 async def test_until_started_the_cancellation_of_a_waiting_message_releases_the_key(stand: Stand) -> None:
     id = await stand.add(unique=STARTED)
-    await stand.backend.cancel(stand.stream, id, mark_us=0)
+    await stand.backend.cancel(stand.stream, id, ttl_us=0)
     await stand.add(unique=STARTED)
 
 

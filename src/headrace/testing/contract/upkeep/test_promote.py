@@ -148,7 +148,7 @@ async def test_the_limit_of_a_promotion_holds_over_all_sources(stand: Stand) -> 
 
 async def test_a_cancelled_message_is_not_promoted(stand: Stand) -> None:
     id = await stand.add(delay=10)
-    await stand.backend.cancel(stand.stream, id, mark_us=0)
+    await stand.backend.cancel(stand.stream, id, ttl_us=0)
     await stand.advance(11)
     assert await stand.promote() == Promoted(0, None)
 

@@ -128,7 +128,7 @@ async def test_a_scan_comes_round_even_when_nothing_is_overdue(stand: Stand) -> 
 async def test_a_scan_comes_round_when_its_step_has_emptied_the_stream(stand: Stand) -> None:
     claims = [await stand.running() for _ in range(2)]
     for claim in claims:
-        await stand.backend.cancel(stand.stream, claim.id, mark_us=HOUR_US)
+        await stand.backend.cancel(stand.stream, claim.id, ttl_us=HOUR_US)
     await stand.advance(LEASE + 1)
     assert len(await stand.reclaim(limit=2)) == 2
 
@@ -184,7 +184,7 @@ async def test_reclaim_serves_several_sources_in_its_steps(stand: Stand) -> None
 
 async def test_a_message_that_was_to_be_cancelled_ends_when_it_is_recovered(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.backend.cancel(stand.stream, claim.id, mark_us=HOUR_US)
+    await stand.backend.cancel(stand.stream, claim.id, ttl_us=HOUR_US)
     recovery = await stand.lose(claim)
     assert recovery.status is JobStatus.CANCELLED
     assert await stand.status(claim.id) is JobStatus.CANCELLED

@@ -146,14 +146,14 @@ async def test_claims_of_several_streams_are_renewed_together(stand: Stand) -> N
 
 async def test_a_running_message_that_is_to_be_cancelled_is_told_at_its_renewal(stand: Stand) -> None:
     claim, other = await stand.running(), await stand.running()
-    await stand.backend.cancel(stand.stream, claim.id, mark_us=HOUR_US)
+    await stand.backend.cancel(stand.stream, claim.id, ttl_us=HOUR_US)
     assert await stand.renew(claim, other) == [Renewal.CANCELLED, Renewal.KEPT]
     assert await stand.renew(claim) == [Renewal.CANCELLED]
 
 
 async def test_a_claim_that_is_to_be_cancelled_is_still_held(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.backend.cancel(stand.stream, claim.id, mark_us=HOUR_US)
+    await stand.backend.cancel(stand.stream, claim.id, ttl_us=HOUR_US)
     for _ in range(3):
         await stand.advance(LEASE * 0.8)
         await stand.renew(claim)

@@ -132,7 +132,7 @@ async def test_orders_of_other_processes_are_heard_in_their_order(stand: Stand) 
     heard: list[ControlMessage] = []
     stop = stand.backend.listen(heard.append)
     for claim in claims:
-        await other.cancel(stand.stream, claim.id, mark_us=HOUR_US)
+        await other.cancel(stand.stream, claim.id, ttl_us=HOUR_US)
     await wait_until(lambda: heard == [CancelNotice(stand.stream, claim.id) for claim in claims])
     stop()
 
@@ -140,7 +140,7 @@ async def test_orders_of_other_processes_are_heard_in_their_order(stand: Stand) 
 async def test_the_cancellation_of_a_waiting_message_tells_no_worker(stand: Stand) -> None:
     heard: list[ControlMessage] = []
     stop = stand.backend.listen(heard.append)
-    await stand.backend.cancel(stand.stream, await stand.add(), mark_us=HOUR_US)
+    await stand.backend.cancel(stand.stream, await stand.add(), ttl_us=HOUR_US)
     await stand.backend.pause(stand.stream, paused=True)
     await wait_until(lambda: heard == [PauseNotice(stand.stream, True)])
     stop()

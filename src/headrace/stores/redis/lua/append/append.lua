@@ -6,10 +6,10 @@
 -- args:     those of shared/batch.lua · limit, or -1 · what the messages are:
 --             f: fresh, of one task, without options; then task, and for each message: id · body
 --             1: all ids are different and no message has options, or 0: anything; then for each message: id ·
---             task · body · options, empty or 'priority child delay due lifetime kind window mark key' (child: 1 or
---             0; kind: f, s, e or - of the unique key; mark: microseconds for which that of an expired owner
---             stays), which needs append_unique.lua when there is a key
--- answers:  three for each message that was not accepted: its index from 0 · d or f · the id that stands there
+--             task · body · options, empty or 'priority child delay due lifetime kind window ttl key' (child: 1 or
+--             0; kind: f, s, e or - of the unique key; ttl: microseconds for which the end record of an
+--             expired owner stays), which needs append_unique.lua when there is a key
+-- answers:  three for each message that was not accepted: its index from 0 · d or f · the id that is stored
 local limit, SHAPE, FIRST, WIDTH = tonumber(ARGV[8]), ARGV[9], 10, 4
 local count = (#ARGV - FIRST + 1) / WIDTH
 
@@ -21,7 +21,7 @@ end
 
 local added = {}
 
--- The most common case: nobody can know an id that was made by chance just now, and a repeat was recognised by
+-- The most common case: an id that was made by chance just now cannot be known, and a repeat was recognised by
 -- its number. To look for it all the same would be a quarter of the time.
 if SHAPE == 'f' then
   local call, lane, task, entry = redis.call, KEYS[4], ARGV[FIRST], OFFSET == 0 and '*'
@@ -41,14 +41,14 @@ if SHAPE == 'f' then
   return answers
 end
 
-local ids, marks = {}, {}
+local ids, end_records = {}, {}
 for index = 1, count do
   local id = ARGV[FIRST + (index - 1) * WIDTH]
   ids[index] = id
-  marks[index] = MARK .. id
+  end_records[index] = END_RECORD .. id
 end
 local places = redis.call('HMGET', IDS, unpack(ids))
-local marked = redis.call('EXISTS', unpack(marks)) > 0
+local has_end_records = redis.call('EXISTS', unpack(end_records)) > 0
 
 local function any_known()
   for index = 1, count do
@@ -56,7 +56,7 @@ local function any_known()
       return true
     end
   end
-  return marked
+  return has_end_records
 end
 
 -- The common case of the others: new messages without options. (A closure less in this loop is a tenth of its time.)
@@ -85,7 +85,7 @@ local fresh = {}
 local before, soonest
 
 local function has_mark(id)
-  local value = text_at(MARK .. id)
+  local value = text_at(END_RECORD .. id)
   return value and (tonumber(string.match(value, '^%d+ (%d+)') or '') or 0) > now
 end
 
@@ -97,7 +97,7 @@ end
 
 local function is_known(index, id)
   local value = places[index]
-  return fresh[id] or (value and lives(id, value)) or (marked and has_mark(id))
+  return fresh[id] or (value and lives(id, value)) or (has_end_records and has_mark(id))
 end
 
 local function hold(kind, key, window, id)
@@ -123,15 +123,15 @@ local function schedule(id, message, ready)
 end
 
 local function add(index, id, task, body, options)
-  local priority, child, delay, due, lifetime, kind, window, mark, key =
+  local priority, child, delay, due, lifetime, kind, window, ttl, key =
     string.match(options, '^(%d+) ([01]) (%d+) (%d+) (%d+) ([fse-]) (%d+) (%d+) (.*)$')
-  local standing, expired
+  local owner, expired
   if kind ~= '-' then
-    standing, expired = holder_of(key, now, fresh)
+    owner, expired = holder_of(key, now, fresh)
   end
   room = room + (expired and 1 or 0)
-  if standing then
-    return refuse(index, 'd', standing)
+  if owner then
+    return refuse(index, 'd', owner)
   elseif room <= 0 then
     room = room - (expired and 1 or 0)
     return refuse(index, 'f', id)
@@ -153,7 +153,7 @@ local function add(index, id, task, body, options)
     added[#added + 1] = lane .. entry
   end
   if expired then
-    end_owner(expired, tonumber(mark))
+    end_owner(expired, tonumber(ttl))
   end
   if kind ~= '-' then
     hold(kind, key, tonumber(window), id)

@@ -6,10 +6,10 @@
 -- args:     milliseconds to remember the answer · number of the batch, and a space · task · id · body
 -- answers:  1: it was taken. 0: nothing was done, `append` is to say why: it is a repeat, or the part is sealed
 local call, number, id = redis.call, ARGV[2], ARGV[4]
-local standing = call('MGET', KEYS[3], KEYS[4])
-local last = standing[1]
+local known = call('MGET', KEYS[3], KEYS[4])
+local last = known[1]
 -- Numbers have leading zeros, so that they compare as texts do.
-if standing[2] or last and last >= number then
+if known[2] or last and last >= number then
   return 0
 end
 call('HSET', KEYS[2], id, '4' .. call('XADD', KEYS[1], '*', 'i', id, 't', ARGV[3], 'm', ARGV[5]))

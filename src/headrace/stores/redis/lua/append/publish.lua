@@ -7,7 +7,7 @@
 --             f: fresh, of one task, without options; then task, and for each event: id · body
 --             a: anything; then for each event: id · task · body · key · options, empty or
 --             'delay due lifetime window key' (of the unique key)
--- answers:  three for each event that was not accepted: its index from 0 · d · the id that stands there
+-- answers:  three for each event that was not accepted: its index from 0 · d · the id that is stored
 local shape = ARGV[8]
 
 local found = redis.call('MGET', producer, PRODUCER)
@@ -44,11 +44,11 @@ end
 
 local function publish(index, id, task, body, key, options)
   local delay, due, lifetime, window, unique = string.match(options, '^(%d+) (%d+) (%d+) (%d*) ?(.*)$')
-  local standing = window ~= '' and holder_of(unique)
-  if standing then
+  local owner = window ~= '' and holder_of(unique)
+  if owner then
     answers[#answers + 1] = index
     answers[#answers + 1] = 'd'
-    answers[#answers + 1] = standing
+    answers[#answers + 1] = owner
     return
   end
   local ready = math.max(now + delay, tonumber(due))

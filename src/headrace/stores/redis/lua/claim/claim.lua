@@ -1,43 +1,43 @@
--- Hands out queued messages, lane by lane over all sources, in each lane child work and the rest in turns. Lua
--- converts every reply, which costs as much as the reading itself; so it takes at most `portion` from one lane of one
--- source, and when there is more it says where to go on with a plain command. It asks for no more at once than have
--- room, however large they are. Few bytes are read in Lua: a megabyte takes it milliseconds.
+-- Hands out queued messages, lane by lane over all streams. In each lane, child work and the rest take turns. Lua
+-- converts every reply, which costs as much as the reading itself. So the script takes at most `portion` from one lane
+-- of one stream. When there is more, it answers where to go on with a plain command. It asks for no more at once than
+-- have room, however large they are. It reads few bytes: a megabyte takes Lua milliseconds.
 --
--- keys:    for each source its five lanes and `:meta`, the source whose turn it is first
--- args:    group · consumer · limit · suspects · bytes · portion · for each source q, or g: a group of a topic ·
---          how much child work · 1 or 0: that is first · milliseconds for which the consumer is to be called when
---          something comes to a source that has nothing, or 0 · the lanes after suspect, in order
--- answers: seconds and microseconds of the clock, empty when nothing was read · the paused sources, from 1 ·
---          {source, lanes} for each that uses more than that of normal priority · {source, lane, entries} for each
---          read · {source, count, bound} for each to go on with: none has more bytes than the bound · their lane,
---          or 0 · {source, mark} for each where somebody is to be called (see `wait`)
+-- keys:    for each stream its five lanes and `:meta`, the stream whose turn it is first
+-- args:    group · consumer · limit · suspects · bytes · portion · for each stream q, or g: a group of a topic ·
+--          how much child work · 1 or 0: child work is first · milliseconds for which the consumer is notified when
+--          something comes to a stream that has nothing, or 0 · the lanes after suspect, in order
+-- answers: seconds and microseconds of the clock, empty when nothing was read · the paused streams, from 1 ·
+--          {stream, lanes} for each that uses more than the lane of normal priority · {stream, lane, entries} for each
+--          read · {stream, count, bound} for each to go on with: none has more bytes than the bound · their lane,
+--          or 0 · {stream, token} for each where the consumer is notified (see `wait`)
 local group, consumer = ARGV[1], ARGV[2]
 local left, suspects = tonumber(ARGV[3]), tonumber(ARGV[4])
 local room, portion = tonumber(ARGV[5]), tonumber(ARGV[6])
-local sources = #KEYS / 6
+local streams = #KEYS / 6
 local children, children_first = tonumber(ARGV[8]), ARGV[9] == '1'
 local reads, paused, open, large = {}, {}, {}, {}
-local used = {} -- lanes of sources, beside that of normal priority
+local used = {} -- lanes of streams, beside that of normal priority
 
 -- Bytes of a message that is small (see shared/queueing.lua). How many are read here, few at a time, where there
 -- may be large ones, and how many bytes.
 local SMALL, CAREFUL, HERE = 4096, 64, 262144
 local here = math.min(room, HERE)
 
-for source = 1, sources do
-  local meta = redis.pcall('HMGET', KEYS[source * 6], 'paused', 'large', 'lanes')
+for stream = 1, streams do
+  local meta = redis.pcall('HMGET', KEYS[stream * 6], 'paused', 'large', 'lanes')
   if meta.err then
-    -- Where somebody has put something else, the others are read.
+    -- Another program has written something else there: the other streams are read.
     local is_damaged = string.find(meta.err, 'WRONGTYPE', 1, true)
-    meta = is_damaged and { '1' } or redis.call('HMGET', KEYS[source * 6], 'paused', 'large', 'lanes')
+    meta = is_damaged and { '1' } or redis.call('HMGET', KEYS[stream * 6], 'paused', 'large', 'lanes')
   end
   if meta[1] == '1' then
-    paused[#paused + 1] = source
+    paused[#paused + 1] = stream
   else
-    open[#open + 1] = source
-    large[source] = meta[2] or nil
+    open[#open + 1] = stream
+    large[stream] = meta[2] or nil
     if meta[3] then
-      used[#used + 1] = { source, meta[3] }
+      used[#used + 1] = { stream, meta[3] }
     end
   end
 end
@@ -47,8 +47,8 @@ local function is_child(lane)
   return lane == 0 or lane > 5
 end
 
-local function key_of(source, lane)
-  local first = (source - 1) * 6
+local function key_of(stream, lane)
+  local first = (stream - 1) * 6
   if not is_child(lane) then
     return KEYS[first + lane]
   end
@@ -61,10 +61,10 @@ local function allowed(lane)
 end
 
 -- What no message of this lane exceeds.
-local function bound_of(source, lane)
+local function bound_of(stream, lane)
   local largest = 0
-  if large[source] then
-    for class in string.gmatch(large[source], 'l' .. lane .. 'c(%d+):') do
+  if large[stream] then
+    for class in string.gmatch(large[stream], 'l' .. lane .. 'c(%d+):') do
       largest = math.max(largest, tonumber(class))
     end
   end
@@ -78,30 +78,30 @@ local function is_before(one, other)
   return time < other_time or (time == other_time and tonumber(number) < tonumber(other_number))
 end
 
--- Forgets what was said of entries that were handed out by now.
-local function pass(source, lane, last)
-  local known = large[source]
+-- Forgets the sizes of entries that are handed out by now.
+local function pass(stream, lane, last)
+  local known = large[stream]
   local rest = known and string.gsub(known, '(l' .. lane .. 'c%d+:)(%S+) ', function(place, entry)
     return is_before(last, entry) and place .. entry .. ' ' or ''
   end)
   if rest ~= known then
-    large[source] = rest ~= '' and rest or nil
-    redis.call('HDEL', KEYS[source * 6], 'large') -- whoever removes first is not refused when memory is short
+    large[stream] = rest ~= '' and rest or nil
+    redis.call('HDEL', KEYS[stream * 6], 'large') -- a removal first: it is not refused when memory is short
     if rest ~= '' then
-      redis.call('HSET', KEYS[source * 6], 'large', rest)
+      redis.call('HSET', KEYS[stream * 6], 'large', rest)
     end
   end
 end
 
-local function ask(source, lane, count)
-  local key = key_of(source, lane)
+local function ask(stream, lane, count)
+  local key = key_of(stream, lane)
   local reply = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
   if reply and reply.err then
     if string.find(reply.err, 'WRONGTYPE', 1, true) then
-      return {} -- somebody has put something else there: the others are read
+      return {} -- another program has written something else there: the others are read
     end
     -- No such group, or no such stream: they begin at the beginning. A topic's group may have been removed.
-    if string.sub(ARGV[7], source, source) == 'g' and redis.call('HEXISTS', KEYS[source * 6], 'position') == 0 then
+    if string.sub(ARGV[7], stream, stream) == 'g' and redis.call('HEXISTS', KEYS[stream * 6], 'position') == 0 then
       return {}
     end
     redis.call('XGROUP', 'CREATE', key, group, '0', 'MKSTREAM')
@@ -122,23 +122,23 @@ local function spend(entries, lane)
 end
 
 -- How many may be read at once. One that may be too large for what is left is still read while that is plenty.
-local function fitting(source, lane)
-  local count = math.floor(here / bound_of(source, lane))
+local function fitting(stream, lane)
+  local count = math.floor(here / bound_of(stream, lane))
   return count == 0 and here > HERE / 2 and room > ARGV[5] / 2 and 1 or count
 end
 
 -- Reads at most so many from a lane, and says whether there may be more.
-local function read(source, lane, limit)
+local function read(stream, lane, limit)
   while limit > 0 do
-    local count = math.min(limit, fitting(source, lane))
+    local count = math.min(limit, fitting(stream, lane))
     if count <= 0 then
       return true
     end
-    local entries = ask(source, lane, count)
+    local entries = ask(stream, lane, count)
     if #entries > 0 then
-      reads[#reads + 1] = { source, lane, entries }
+      reads[#reads + 1] = { stream, lane, entries }
       spend(entries, lane)
-      pass(source, lane, entries[#entries][1])
+      pass(stream, lane, entries[#entries][1])
     end
     if #entries < count then
       return false
@@ -154,7 +154,7 @@ local function each_kind(lane)
   return children_first and { child, lane } or { lane, child }
 end
 
-local function sources_of(lane)
+local function streams_of(lane)
   if lane == 4 then
     return open
   end
@@ -170,24 +170,24 @@ end
 local function read_suspects(limit)
   local before = left
   for _, lane in ipairs(each_kind(1)) do
-    for _, source in ipairs(sources_of(lane)) do
-      read(source, lane, math.min(limit - before + left, allowed(lane)))
+    for _, stream in ipairs(streams_of(lane)) do
+      read(stream, lane, math.min(limit - before + left, allowed(lane)))
     end
   end
 end
 
--- How many a source is asked for in one lane: few where they cost a look each.
-local function most_of(source, lane)
-  return bound_of(source, lane) * portion > HERE and math.max(portion, CAREFUL) or portion
+-- How many a stream is asked for in one lane: few where they cost a look each.
+local function most_of(stream, lane)
+  return bound_of(stream, lane) * portion > HERE and math.max(portion, CAREFUL) or portion
 end
 
 -- Reads one lane; answers what is to be read further, if anything is.
 local function read_lane(lane)
   local further = {}
-  for _, source in ipairs(sources_of(lane)) do
-    local count = math.min(allowed(lane), most_of(source, lane))
-    if count > 0 and read(source, lane, count) then
-      further[#further + 1] = { source, 0, 0 }
+  for _, stream in ipairs(streams_of(lane)) do
+    local count = math.min(allowed(lane), most_of(stream, lane))
+    if count > 0 and read(stream, lane, count) then
+      further[#further + 1] = { stream, 0, 0 }
     end
   end
   return further
@@ -210,28 +210,28 @@ local function shares(further, lane)
   return worthwhile
 end
 
--- Leaves the consumer's name where nothing was read (see shared/queueing.lua), with a mark that no other has. A name
--- that is there stays: as long as it is the same, nothing was queued since.
+-- Leaves the consumer's name where nothing was read (see shared/queueing.lua), as a token that no other claim has. A
+-- token that is there stays: as long as it is the same, nothing was queued since.
 local function wait()
-  local found, marks, time = {}, {}, redis.call('TIME')
+  local found, tokens, time = {}, {}, redis.call('TIME')
   for _, each in ipairs(reads) do
     found[each[1]] = true
   end
-  for _, source in ipairs(open) do
-    if not found[source] then
-      local key = string.sub(KEYS[source * 6], 1, -5) .. 'awaited'
-      local mark = redis.call('GET', key) or consumer .. ' ' .. time[1] .. '.' .. time[2]
-      redis.call('SET', key, mark, 'PX', ARGV[10])
-      marks[#marks + 1] = { source, mark }
+  for _, stream in ipairs(open) do
+    if not found[stream] then
+      local key = string.sub(KEYS[stream * 6], 1, -5) .. 'awaited'
+      local token = redis.call('GET', key) or consumer .. ' ' .. time[1] .. '.' .. time[2]
+      redis.call('SET', key, token, 'PX', ARGV[10])
+      tokens[#tokens + 1] = { stream, token }
     end
   end
-  return marks
+  return tokens
 end
 
 local function answer(further, lane)
-  local marks = ARGV[10] ~= '0' and wait() or {}
+  local tokens = ARGV[10] ~= '0' and wait() or {}
   local time = #reads > 0 and redis.call('TIME') or { '', '' }
-  return { time[1], time[2], paused, used, reads, further, lane, marks }
+  return { time[1], time[2], paused, used, reads, further, lane, tokens }
 end
 
 read_suspects(math.min(suspects, left))

@@ -3,8 +3,8 @@
 --
 -- requires: queue message place queueing counting ordering topic drawing catching_up clearing
 -- keys:     those of the group
--- args:     how many are wanted · 1, 0 or empty: the member wants order, if it comes back · milliseconds for which somebody
---           will wait if there is nothing · 1 or 0: look for keys that nobody holds any more
+-- args:     how many are wanted · 1, 0 or empty: the member wants order, if it comes back · milliseconds for which a
+--           member waits if there is nothing · 1 or 0: look for keys that no message holds any more
 -- answers:  1 when the group is there, 2 when it came back, 0 when it was removed · how many events were taken
 --           from the log · 1 when there are more
 local wanted = tonumber(ARGV[5])
@@ -18,11 +18,11 @@ local function come_back()
   end
   redis.call('HSET', META, 'position', 0)
   redis.call('HSET', GROUPS, name, 1)
-  group.position, group.ordered = 0, note_wish(META, ARGV[6], clock())
+  group.position, group.ordered = 0, note_member(META, ARGV[6], clock())
   return true
 end
 
--- Whoever holds a key and is no more, because somebody deleted its stream by hand, would block it for ever.
+-- A message that was deleted by hand with its stream would hold its key for ever.
 local function free_keys(now)
   local count = redis.call('ZCARD', PARKED)
   local first = count > 20 and now % count or 0
@@ -42,8 +42,8 @@ local function free_keys(now)
   end
 end
 
-local standing = group.position and 1 or come_back() and 2 or 0
-if standing == 0 then
+local presence = group.position and 1 or come_back() and 2 or 0
+if presence == 0 then
   return { 0, 0, 0 }
 end
 if group.ordered and ARGV[8] == '1' then
@@ -51,7 +51,7 @@ if group.ordered and ARGV[8] == '1' then
 end
 if group.clearing then
   clear_step(group)
-  return { standing, 1, 1 }
+  return { presence, 1, 1 }
 end
 if group.position > last then
   begin_anew(group)
@@ -60,11 +60,11 @@ if group.position == last and ARGV[7] ~= '0' then
   redis.call('HSET', META, 'awaited', digits(clock() - OFFSET + ARGV[7] * 1000))
 end
 if (group.position >= last and not group.low) or group.paused then
-  return { standing, 0, 0 }
+  return { presence, 0, 0 }
 end
 local ahead = drawn_ahead(group)
 if ahead >= wanted then
-  return { standing, 0, 1 } -- others may take those before the one who asks
+  return { presence, 0, 1 } -- others may take those before the caller
 end
 local items, bytes = DRAWN_ITEMS, DRAWN_BYTES
 local caught, further, drawn, more = 0, false, 0, false
@@ -75,4 +75,4 @@ end
 if group.position < last and group.deferring < KEYS_DEFERRED_MOST then
   drawn, more = draw(group, last, math.min(math.max(wanted, DRAWN_AHEAD) - ahead, items), bytes)
 end
-return { standing, caught + drawn, (further or more) and 1 or 0 }
+return { presence, caught + drawn, (further or more) and 1 or 0 }

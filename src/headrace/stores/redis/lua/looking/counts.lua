@@ -1,11 +1,11 @@
 -- Counts the messages in each state without looking at them. What a group has not drawn yet is queued, too, and
--- so is what lies in a topic's log.
+-- so are the events of a topic's log.
 --
 -- requires: queue counting topic behind
 -- keys:     those of the stream
 -- answers:  queued · running · scheduled · retrying · dead · due · since when the oldest is queued · paused ·
 --           of a group: how many of the queued it has not drawn · its position · when the oldest event that
---           nobody has begun to handle was written · when a member was last seen · 1 when it is ordered
+--           no handler has begun with was written · when a member was last seen · 1 when it is ordered
 local queued, running = 0, 0
 for _, lane in ipairs(lanes()) do
   local _, pending = group_of(lane)

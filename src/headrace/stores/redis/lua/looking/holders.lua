@@ -7,7 +7,7 @@
 local now = clock()
 
 local function has_mark(id)
-  local value = text_at(MARK .. id)
+  local value = text_at(END_RECORD .. id)
   return value and (tonumber(string.match(value, '^%d+ (%d+)') or '') or 0) > now
 end
 

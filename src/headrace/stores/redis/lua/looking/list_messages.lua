@@ -11,7 +11,7 @@ local since = tonumber(ARGV[9])
 local now = math.floor((clock() - OFFSET) / 1000)
 local rows = {}
 
--- Adds a row and says whether there is room for another.
+-- Adds a row, and answers whether there is room for another.
 local function add(id, place, message)
   rows[#rows + 1] = row_of(id, place, message)
   bytes = bytes - #(get(message, 'm') or '') - #(get(message, 's') or '')
@@ -41,7 +41,7 @@ local function list_agenda(key)
   return #found == limit * 2
 end
 
--- The entry after which those of a lane are wanted that nobody has claimed. Its id begins with the millisecond.
+-- The entry after which those of a lane are wanted that are not claimed. Its id begins with the millisecond.
 local function before_queued(lane)
   local claimed = group_of(lane) or '0-0'
   local queued = string.format('%.0f', since) .. '-18446744073709551615'

@@ -11,7 +11,7 @@ if not row or over[row[2]] then
   return { row }
 end
 local channels = redis.call('HGET', WAITERS, id) or ''
-redis.call('HDEL', WAITERS, id) -- whoever removes first is not refused when memory is short
+redis.call('HDEL', WAITERS, id) -- a removal first: it is not refused when memory is short
 local place, flags = place_of(id)
 if not string.find(flags, 'w', 1, true) then
   set_place(id, place, flags .. 'w')

@@ -8,7 +8,7 @@
 -- answers:  the indices, from 0, of those that were lost
 local lost = {}
 
--- Whether the consumer holds an entry that `:ids` does not know by this id: somebody else wrote it.
+-- Whether the consumer holds an entry that `:ids` does not know by this id: another program wrote it.
 local function is_stray(lane, entry, consumer)
   local row = holder(lane, entry)
   return row and row[2] == consumer

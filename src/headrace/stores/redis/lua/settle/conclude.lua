@@ -1,4 +1,4 @@
--- Settles what ends without a result: cancelled or expired, with a mark.
+-- Settles what ends without a result: cancelled or expired, with an end record.
 --
 -- requires: queue message place queueing ordering ending expiring
 -- keys:     those of the queue
@@ -15,7 +15,7 @@ for at = 5, #ARGV, 9 do
     if status == 'expired' then
       finish_expired(id, flags, unique, tonumber(ttl), task, state)
     else
-      finish(id, flags, unique, tonumber(ttl), saying(status, task, state))
+      finish(id, flags, unique, tonumber(ttl), end_record(status, task, state))
     end
   else
     lost[#lost + 1] = (at - 5) / 9

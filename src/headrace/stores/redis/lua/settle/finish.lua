@@ -4,8 +4,8 @@
 -- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     number of sections, for each: lane · count · 1 or 0: results are kept · that many entries · their
---           ids · time to live and what the mark says for each, if results are kept;
---           then for each other success: id · lane · entry · origin · unique key · time to live · what it says
+--           ids · time to live and content of the end record for each, if results are kept;
+--           then for each other success: id · lane · entry · origin · unique key · time to live · what it content
 -- answers:  the indices, from 0 in the order of the arguments, of those that were already over
 local gone, index = {}, 0
 
@@ -27,12 +27,12 @@ local function follow_parked(id, place, origin)
   end
 end
 
-local function succeed(id, lane, entry, origin, unique, ttl, says)
+local function succeed(id, lane, entry, origin, unique, ttl, content)
   local place, flags = place_of(id)
   if place and place ~= lane .. entry then
     lane, entry = follow(place, origin)
     if not lane and follow_parked(id, place, origin) then
-      return finish(id, flags, unique, ttl, says)
+      return finish(id, flags, unique, ttl, content)
     end
   elseif not place and redis.call('XACK', lane_key(lane), GROUP, entry) == 0 then
     lane = nil
@@ -42,10 +42,10 @@ local function succeed(id, lane, entry, origin, unique, ttl, says)
     return
   end
   take_out(lane, entry)
-  finish(id, flags, unique, ttl, says)
+  finish(id, flags, unique, ttl, content)
 end
 
--- Wakes those who wait for one of these, before their places are forgotten.
+-- Wakes the callers that wait for one of these, before the places are forgotten.
 local function flags_of(first, last)
   local flagged = {}
   if redis.call('EXISTS', CANCEL, WAITERS, PROGRESS) > 0 then
@@ -56,14 +56,14 @@ local function flags_of(first, last)
   return flagged
 end
 
-local function finish_held(lane, count, entries, ids, marks)
+local function finish_held(lane, count, entries, ids, records)
   local flagged = flags_of(ids, ids + count - 1)
   redis.call('XDEL', lane_key(lane), unpack(ARGV, entries, ids - 1))
   redis.call('HDEL', IDS, unpack(ARGV, ids, ids + count - 1))
-  if marks then
+  if records then
     local now = clock()
     for at = 0, count - 1 do
-      mark(ARGV[ids + at], now, tonumber(ARGV[marks + 2 * at]), ARGV[marks + 2 * at + 1])
+      write_end_record(ARGV[ids + at], now, tonumber(ARGV[records + 2 * at]), ARGV[records + 2 * at + 1])
     end
   end
   for id, flags in pairs(flagged) do
@@ -77,19 +77,19 @@ local function finish_section(at)
   local lane, count, kept = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
   local entries = at + 3
   local ids = entries + count
-  local marks = kept and ids + count
+  local records = kept and ids + count
   if redis.call('XACK', lane_key(lane), GROUP, unpack(ARGV, entries, ids - 1)) == count then
-    finish_held(lane, count, entries, ids, marks)
+    finish_held(lane, count, entries, ids, records)
   else
     for number = 0, count - 1 do
       local entry = ARGV[entries + number]
-      local ttl = kept and tonumber(ARGV[marks + 2 * number]) or 0
-      local says = kept and ARGV[marks + 2 * number + 1]
-      succeed(ARGV[ids + number], lane, entry, lane .. entry, nil, ttl, says)
+      local ttl = kept and tonumber(ARGV[records + 2 * number]) or 0
+      local content = kept and ARGV[records + 2 * number + 1]
+      succeed(ARGV[ids + number], lane, entry, lane .. entry, nil, ttl, content)
       index = index + 1
     end
   end
-  return kept and marks + 2 * count or ids + count
+  return kept and records + 2 * count or ids + count
 end
 
 local at = 6
@@ -97,8 +97,8 @@ for _ = 1, tonumber(ARGV[5]) do
   at = finish_section(at)
 end
 while at <= #ARGV do
-  local id, lane, entry, origin, unique, ttl, says = unpack(ARGV, at, at + 6)
-  succeed(id, tonumber(lane), entry, origin, unique, tonumber(ttl), says)
+  local id, lane, entry, origin, unique, ttl, content = unpack(ARGV, at, at + 6)
+  succeed(id, tonumber(lane), entry, origin, unique, tonumber(ttl), content)
   index = index + 1
   at = at + 7
 end

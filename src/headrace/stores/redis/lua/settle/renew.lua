@@ -1,4 +1,4 @@
--- Extends leases of entries that are still held, and never takes one back from somebody else.
+-- Extends leases of entries that are still held, and never takes one from another consumer.
 --
 -- The delivery count is not needed as such, so from the first renewal on it holds the millisecond at which
 -- the message was claimed: renewals overwrite the only other trace of it.
@@ -28,7 +28,7 @@ for at = 6, #ARGV, 4 do
 end
 if ARGV[5] ~= '' then
   local lease = tonumber(redis.call('HGET', META, 'lease') or ARGV[5])
-  redis.call('HDEL', META, 'patient') -- whoever removes first is not refused when memory is short
+  redis.call('HDEL', META, 'patient') -- a removal first: it is not refused when memory is short
   redis.call('HSET', META, 'patient', digits(clock() + lease))
 end
 return answers

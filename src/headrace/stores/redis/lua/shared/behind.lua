@@ -4,7 +4,7 @@ local function sooner(one, other)
   return one and other and math.min(one, other) or one or other
 end
 
--- When the first event of the lanes was written that nobody has begun to handle; nil: there is none. One that
+-- When the first event of the lanes was written that no handler has begun with; nil: there is none. One that
 -- was handed out before has an origin.
 local function untouched_in_lanes()
   local last = group_of(4)

@@ -1,12 +1,12 @@
 -- Draws events of deferred keys that lie before the position of a group.
 
 -- The smallest number from which a key is deferred of which more can be drawn; nil: there is none. `mends`: also of
--- one that nobody holds any more, because somebody deleted a stream by hand.
-local function first_hungry(group, deferred, mends)
+-- one that no message holds any more, because a stream was deleted by hand.
+local function first_drawable(group, deferred, mends)
   local first
   for key, each in pairs(deferred) do
-    each.hungry = each.hungry or (mends and redis.call('HEXISTS', group.lines, key) == 0)
-    if each.hungry then
+    each.drawable = each.drawable or (mends and redis.call('HEXISTS', group.lines, key) == 0)
+    if each.drawable then
       first = math.min(first or each.number, each.number)
     end
   end
@@ -26,7 +26,7 @@ local function meet_again(group, copies, lines, each, event, number, is_known)
   local has_room = count < PARKED_AGAIN or (count < PARKED_OF_KEY and group.parked_now < PARKED_MOST)
   each.is_changed = true
   if not has_room or (is_known and comes_again(group, line, id, number)) then
-    each.hungry, each.number, each.blocked = false, number, true
+    each.drawable, each.number, each.blocked = false, number, true
     return
   end
   each.number, each.passed = number + 1, each.passed - 1
@@ -40,15 +40,15 @@ end
 local function write_deferred(group, deferred, looked)
   local gone, changed, count, low, more = {}, {}, 0, nil, false
   for key, each in pairs(deferred) do
-    if each.hungry and each.number <= looked then
+    if each.drawable and each.number <= looked then
       each.number, each.is_changed = looked + 1, true
     end
-    if each.passed <= 0 or (each.hungry and each.number > group.position) then
+    if each.passed <= 0 or (each.drawable and each.number > group.position) then
       gone[#gone + 1] = key
     else
-      count, low, more = count + 1, math.min(low or each.number, each.number), more or each.hungry
+      count, low, more = count + 1, math.min(low or each.number, each.number), more or each.drawable
       if each.is_changed then
-        add(changed, key, string.format('%.0f %.0f %d', each.number, each.passed, each.hungry and 1 or 0))
+        add(changed, key, string.format('%.0f %.0f %d', each.number, each.passed, each.drawable and 1 or 0))
       end
     end
   end
@@ -71,7 +71,7 @@ end
 -- is more to look through.
 local function catch_up(group, items, bytes, mends)
   local deferred = deferred_keys(group)
-  local start = first_hungry(group, deferred, mends)
+  local start = first_drawable(group, deferred, mends)
   if not start then
     return 0, false
   end

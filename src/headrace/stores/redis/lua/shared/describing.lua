@@ -1,9 +1,9 @@
 -- A message as a row for people: id · status · time (claimed, due, died or expired, else 0) · worker · message · of a
--- running one what it said of itself (see `said_of` in place.lua).
--- A mark as a row: id · status · time of its end · empty · {t, task, n, note}, {s, state} and {v, value} if
+-- running one its report (see `report_of` in place.lua).
+-- An end record as a row: id · status · time of its end · empty · {t, task, n, note}, {s, state} and {v, value} if
 -- there is one.
 
--- Who holds an entry, and the millisecond at which it was claimed or last renewed. The server tells how long
+-- The holder of an entry, and the millisecond at which it was claimed or last renewed. The server tells how long
 -- ago that was, so the clock must not have moved on in between.
 local function holder_since(lane, entry)
   for _ = 1, 5 do
@@ -35,20 +35,20 @@ local function row_of(id, place, message)
   end
   -- See renew.lua for what the count holds.
   local claimed = row[4] > 1000000000 and row[4] or since
-  return { id, 'running', digits(claimed * 1000 + OFFSET), row[2], message, said_of(id, place) }
+  return { id, 'running', digits(claimed * 1000 + OFFSET), row[2], message, report_of(id, place) }
 end
 
-local function row_of_mark(id, now)
-  local value = text_at(MARK .. id)
+local function row_of_end_record(id, now)
+  local value = text_at(END_RECORD .. id)
   if not value then
     return nil
   end
-  local ended, expiry, says = string.match(value, '^(%d+) (%d+) (.*)$')
+  local ended, expiry, content = string.match(value, '^(%d+) (%d+) (.*)$')
   if not ended or tonumber(expiry) <= now then
-    return nil -- it has passed, or it is no mark
+    return nil -- its time has passed, or it is no end record
   end
   local status, task_length, note_length, state_length, has_value, rest =
-    string.match(says, '^(%a+) (%d+) (%d+) (%d+) ([01]) (.*)$')
+    string.match(content, '^(%a+) (%d+) (%d+) (%d+) ([01]) (.*)$')
   if not status then
     return nil
   end
@@ -75,7 +75,7 @@ local function row_of_id(id, now)
     if message then
       return row_of(id, place, message)
     end
-    redis.pcall('HDEL', IDS, id) -- whoever may only look leaves it there
+    redis.pcall('HDEL', IDS, id) -- a user that may only read leaves it there
   end
-  return row_of_mark(id, now)
+  return row_of_end_record(id, now)
 end

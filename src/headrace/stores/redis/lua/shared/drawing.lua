@@ -2,14 +2,14 @@
 -- event that the group already has is passed over; in an ordered group one whose key is held is parked.
 --
 -- A key of which too many are parked is deferred: its events are passed over, and `:deferred` holds for the key
--- '<number> <passed> <hungry>': from this number on none was drawn, so many of them lie before the position, and 1
+-- '<number> <passed> <drawable>': from this number on none was drawn, so many of them lie before the position, and 1
 -- when more can be drawn since few are parked. `low` of the group is the smallest of these numbers (nil: no key is
 -- deferred), `deferring` how many keys there are.
 
 -- What one script may copy: events, and bytes of their bodies.
 local DRAWN_ITEMS, DRAWN_BYTES = 500, 1048576
 
--- The group whose keys these are: its keys, and how it stands (nil: it has no position).
+-- The group with these keys: its keys and its state (no position: there is no such group).
 local function group_with(label, lanes, ids, messages, meta, parked, lines, deferred)
   local fields = { 'position', 'ordered', 'seen', 'paused', 'awaited', 'low', 'deferring', 'again', 'clearing' }
   local known = redis.call('HMGET', meta, unpack(fields))
@@ -84,7 +84,7 @@ local function drawn_ahead(group)
 end
 
 -- Whether a place is more than a memory of a stream that was deleted by hand.
-local function stands(group, id, value)
+local function is_there(group, id, value)
   local lane, entry = string.match(value, '^(%d)([%d-]+)')
   if lane then
     return #redis.pcall('XRANGE', group.lanes[tonumber(lane)] or group.lanes[4], entry, entry) > 0
@@ -99,7 +99,7 @@ local function known_among(group, events, from, to)
     ids[#ids + 1] = events[index][2]
   end
   for index, value in ipairs(redis.call('HMGET', group.ids, unpack(ids))) do
-    if value and stands(group, ids[index], value) then
+    if value and is_there(group, ids[index], value) then
       known[ids[index]] = true
     end
   end
@@ -124,11 +124,11 @@ local function lines_for(group, events, from, to)
   return lines
 end
 
--- Whoever stands at the head of a line but is no more, since somebody deleted its stream by hand, holds nothing.
+-- Whether the head of a line still exists. When its stream was deleted by hand, it holds nothing.
 local function is_held(group, line)
   local head = string.match(line, '^%S+')
   local value = head and redis.call('HGET', group.ids, head)
-  return value and stands(group, head, value)
+  return value and is_there(group, head, value)
 end
 
 -- How many are parked behind the head of a line.
@@ -153,8 +153,8 @@ local function deferred_keys(group, names)
   end
   for at = 1, #rows, 2 do
     if rows[at + 1] then
-      local number, passed, hungry = string.match(rows[at + 1], '^(%d+) (%-?%d+) ([01])$')
-      deferred[rows[at]] = number and { number = tonumber(number), passed = tonumber(passed), hungry = hungry == '1' }
+      local number, passed, drawable = string.match(rows[at + 1], '^(%d+) (%-?%d+) ([01])$')
+      deferred[rows[at]] = number and { number = tonumber(number), passed = tonumber(passed), drawable = drawable == '1' }
     end
   end
   return deferred
@@ -200,7 +200,7 @@ local function write_copies(group, copies)
   end
   local deferred = {}
   for key, each in pairs(copies.deferred) do
-    local value = string.format('%.0f %.0f %d', each.number, each.passed, each.hungry and 1 or 0)
+    local value = string.format('%.0f %.0f %d', each.number, each.passed, each.drawable and 1 or 0)
     add(deferred, key, value)
     group.low = math.min(group.low or each.number, each.number)
   end
@@ -275,7 +275,7 @@ end
 
 local function pass_over(group, copies, deferred, key, number)
   if not deferred[key] then
-    deferred[key] = { number = number, passed = 0, hungry = false }
+    deferred[key] = { number = number, passed = 0, drawable = false }
     group.deferring = group.deferring + 1
   end
   deferred[key].passed = deferred[key].passed + 1
@@ -305,7 +305,7 @@ local function copy_in_order(group, copies, lines, deferred, event, late, number
 end
 
 -- The lines of the keys of events, and what is known of those that are deferred.
-local function standing_of_keys(group, events, from, to)
+local function lines_and_deferred(group, events, from, to)
   local lines, names = lines_for(group, events, from, to), {}
   if group.low then
     for key in pairs(lines) do
@@ -316,12 +316,12 @@ local function standing_of_keys(group, events, from, to)
 end
 
 -- Takes the events `from` to `to`, whose numbers follow the position, until too many keys are deferred. `fresh`:
--- nobody can know their ids. `late`: they were written a while ago. Answers how many of them are left to take.
+-- their ids are new. `late`: they were written a while ago. Answers how many of them are left to take.
 local function take_in(group, events, from, to, fresh, late)
   local known = fresh and {} or known_among(group, events, from, to)
   local lines, deferred
   if group.ordered or group.low then
-    lines, deferred = standing_of_keys(group, events, from, to)
+    lines, deferred = lines_and_deferred(group, events, from, to)
   end
   local copies = new_copies()
   group.parked_now = group.parked_now or (group.ordered and redis.call('ZCARD', group.parked) or 0)
@@ -355,8 +355,8 @@ local function readable_event(number, event)
   return { 'i', 'unreadable-' .. number, 't', '', 'm', cmsgpack.pack(event), 'a', '0' }
 end
 
--- Events of the log behind a position, up to the last that was published, and the number of the first. How large they are is not known before, so
--- it reads a few and then more.
+-- Events of the log behind a position, up to the last that was published, and the number of the first. Their sizes are
+-- not known before, so it reads a few and then more.
 local function read_log(position, last, items, bytes)
   local events, first, piece, largest = {}, nil, 2, 1
   while #events < items and bytes > 0 do

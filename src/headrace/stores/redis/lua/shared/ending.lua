@@ -34,33 +34,33 @@ local function forget_asides(id, flags)
   end
 end
 
--- What a mark says: 'status length-of-task length-of-note length-of-state 1-or-0 ' and then task, note, state,
--- and the value if there is one. (Of a success it is put together in settling.py.)
-local function saying(status, task, state)
+-- The content of an end record: 'status length-of-task length-of-note length-of-state 1-or-0 ', then task, note, state,
+-- and the value if there is one. (verbs/settle.py makes the content of a success.)
+local function end_record(status, task, state)
   task, state = task or '', state or ''
   return status .. ' ' .. #task .. ' 0 ' .. #state .. ' 0 ' .. task .. state
 end
 
--- A mark stays for `ttl` microseconds; 0: none. It holds '<ended> <until> <what it says>': the time in it hides
--- it when a test moves the clock.
-local function mark(id, now, ttl, says)
+-- An end record stays for `ttl` microseconds; 0: none is written. It holds '<ended> <until> <content>': the time in it
+-- hides it when a test moves the clock.
+local function write_end_record(id, now, ttl, content)
   if ttl > 0 then
-    local value = digits(now) .. ' ' .. digits(now + ttl) .. ' ' .. says
-    redis.call('SET', MARK .. id, value, 'PX', math.ceil(ttl / 1000))
+    local value = digits(now) .. ' ' .. digits(now + ttl) .. ' ' .. content
+    redis.call('SET', END_RECORD .. id, value, 'PX', math.ceil(ttl / 1000))
   end
 end
 
--- The message has left its place: nothing but a mark remains of it.
-local function finish(id, flags, unique, ttl, says)
+-- The message has left its place: only an end record remains of it.
+local function finish(id, flags, unique, ttl, content)
   redis.call('HDEL', IDS, id)
   forget_asides(id, flags)
   release(unique, id)
-  mark(id, clock(), ttl, says)
+  write_end_record(id, clock(), ttl, content)
   wake(id, flags)
 end
 
 local function finish_cancelled(id, flags, message, ttl)
-  finish(id, flags, get(message, 'u'), ttl, saying('cancelled', get(message, 't'), get(message, 's')))
+  finish(id, flags, get(message, 'u'), ttl, end_record('cancelled', get(message, 't'), get(message, 's')))
 end
 
 local function bury(id, flags, message, state, reason, failure)
@@ -75,7 +75,7 @@ local function bury(id, flags, message, state, reason, failure)
   wake(id, flags)
 end
 
--- For how long the mark of a message stays whose cancellation was asked for; nil: it was not.
+-- How long the end record of a message stays whose cancellation was requested; nil: it was not requested.
 local function cancelled_for(id, flags)
   if string.find(flags, 'c', 1, true) then
     return tonumber(redis.call('HGET', CANCEL, id) or 0)

@@ -8,7 +8,7 @@ local function finish_expired(id, flags, unique, ttl, task, state)
       redis.call('DEL', key)
     end
   end
-  finish(id, flags, unique, ttl, saying('expired', task, state))
+  finish(id, flags, unique, ttl, end_record('expired', task, state))
 end
 
 -- One that waited and was taken out of there: cancelled, if it had not expired before.

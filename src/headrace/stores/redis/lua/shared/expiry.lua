@@ -4,8 +4,8 @@ local function was_begun(message)
   if not state then
     return false
   end
-  for _, trouble in ipairs(state[5]) do
-    if type(trouble) == 'table' and trouble[2] == 'snoozed' then
+  for _, entry in ipairs(state[5]) do
+    if type(entry) == 'table' and entry[2] == 'snoozed' then
       return true
     end
   end

@@ -57,7 +57,7 @@ local function unpacked(id, packed)
   return { 'i', id, 't', '', 'm', packed, 'r', 'undecodable', 'f', failure }
 end
 
--- The id of a message in a lane. An entry that somebody else wrote has none: it is called by its place.
+-- The id of a message in a lane. An entry that another program wrote has none: its place is its id.
 local function id_of(lane, entry, message)
   local id = get(message, 'i')
   return id and id ~= '' and id or 'unreadable-' .. lane .. entry

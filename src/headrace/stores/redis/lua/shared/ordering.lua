@@ -1,4 +1,4 @@
--- Keys of an ordered group. `:keys` holds for each key the ids that have it, with blanks between: who holds it,
+-- Keys of an ordered group. `:keys` holds for each key the ids that have it, with blanks between: the one that holds it,
 -- from the moment it is in a lane until its end, then those that are parked behind, in order.
 
 -- Of a key that is deferred more can be drawn again once few are parked: `:deferred` says so behind the last blank
@@ -10,7 +10,7 @@ local function note_room(key, line)
     has_deferred = redis.call('EXISTS', DEFERRED) == 1
   end
   local value = has_deferred and redis.call('HGET', DEFERRED, key)
-  if value and string.sub(value, -1) == '0' and select(2, string.gsub(line, ' ', '')) < HUNGRY_BELOW then
+  if value and string.sub(value, -1) == '0' and select(2, string.gsub(line, ' ', '')) < DRAWABLE_BELOW then
     redis.call('HSET', DEFERRED, key, string.sub(value, 1, -2) .. '1')
   end
 end
@@ -24,7 +24,7 @@ local function cut(line)
   return string.sub(line, 1, blank - 1), string.sub(line, blank + 1)
 end
 
--- The first of a line that is really parked; those that somebody deleted by hand are left out.
+-- The first of a line that is really parked; those that were deleted by hand are left out.
 local function next_in(line)
   while line ~= '' do
     local id, rest = cut(line)

@@ -1,8 +1,8 @@
 -- Where a message is: `:ids` holds for each id its place and, after a semicolon, flags.
 --   place: a lane's number followed by the entry's id, or S scheduled, R retrying, D dead, K parked until its
 --          key is free
---   flags: c its cancellation was asked for (see `:cancel`), w somebody waits for its end (see `:w`),
---          p a run of it said how far it has come (see `:progress`)
+--   flags: c its cancellation was requested (see `:cancel`), w a caller waits for its end (see `:w`),
+--          p a run of it has reported progress (see `:progress`)
 local function place_of(id)
   local value = redis.call('HGET', IDS, id)
   if not value then
@@ -24,7 +24,7 @@ local function entry_at(place)
   return tonumber(lane), entry
 end
 
--- Who holds an entry: {entry, consumer, milliseconds since the last renewal, count}; nil: nobody.
+-- The holder of an entry: {entry, consumer, milliseconds since the last renewal, count}; nil: there is none.
 local function holder(lane, entry)
   local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, entry, entry, 1)
   return rows[1]
@@ -53,8 +53,8 @@ local function message_at(place, id)
   return packed and unpacked(id, packed)
 end
 
--- Whether this consumer still holds the message by this very hand-out. An entry is handed out once: whoever
--- takes a message from its holder makes a new entry. Only a group that was destroyed and made again hands the
+-- Whether this consumer still holds the message by this very hand-out. An entry is handed out once: a step
+-- that takes a message from its holder makes a new entry. Only a group that was destroyed and made again hands the
 -- same entry to another, hence the look at the consumer.
 local function held(id, lane, entry, consumer)
   local place, flags = place_of(id)
@@ -65,11 +65,11 @@ local function held(id, lane, entry, consumer)
   return row and row[2] == consumer, flags
 end
 
--- What was said by the run that holds the message now, or nothing: '<time> <fraction, or - when it has not said>
--- <bytes of the text> <text><log>'.
-local function said_of(id, place)
-  local said_at, said = string.match(redis.call('HGET', PROGRESS, id) or '', '^(%S+) (.*)$')
-  return said_at == place and said or nil
+-- The report of the run that holds the message now, or nothing: '<time> <fraction, or - when there is none> <bytes of
+-- the text> <text><log>'.
+local function report_of(id, place)
+  local reported_at, report = string.match(redis.call('HGET', PROGRESS, id) or '', '^(%S+) (.*)$')
+  return reported_at == place and report or nil
 end
 
 local function take_out(lane, entry)

@@ -3,10 +3,10 @@
 -- and 6 to 9: a number is one digit.
 local IDS, MESSAGES, DUE, RETRY, DEAD = KEYS[6], KEYS[7], KEYS[8], KEYS[9], KEYS[10]
 local CANCEL, WAITERS, META = KEYS[11], KEYS[12], KEYS[13]
-local MARK, UNIQUE, PRODUCER = KEYS[14], KEYS[15], KEYS[16] -- prefixes
+local END_RECORD, UNIQUE, PRODUCER = KEYS[14], KEYS[15], KEYS[16] -- prefixes
 local PROGRESS, SCHEDULES = KEYS[17], KEYS[18]
 local PARKED, LINES, DEFERRED = KEYS[19], KEYS[20], KEYS[25] -- nil of a queue
-local OFFSET, GROUP, ORDERS, LABEL = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local OFFSET, GROUP, NOTICES, LABEL = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
 local SUSPECT, RETURNED, HIGH = 1, 2, 3
 
 -- Microseconds. The offset is 0 but in tests that move time.
@@ -37,7 +37,7 @@ local function lanes()
   return found
 end
 
--- The text under a key; nil: there is none, or somebody has put something else there.
+-- The text under a key; nil: there is none, or another program has written something else there.
 local function text_at(key)
   local value = redis.pcall('GET', key)
   if type(value) == 'table' then

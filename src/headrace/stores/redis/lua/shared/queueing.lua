@@ -25,7 +25,7 @@ local function note_lane(lane)
   local used = redis.call('HGET', META, 'lanes') or ''
   if not string.find(used, lane, 1, true) then
     redis.call('HSET', META, 'lanes', used .. lane)
-    redis.call('PUBLISH', ORDERS, 'lane ' .. LABEL .. ' ' .. used .. lane)
+    redis.call('PUBLISH', NOTICES, 'lane ' .. LABEL .. ' ' .. used .. lane)
   end
 end
 
@@ -71,7 +71,7 @@ local function size_of(message)
   return #(get(message, 'm') or '') + #(get(message, 's') or '')
 end
 
--- Whoever found a stream empty and does not block has left a name for a while, and is told.
+-- A consumer that found a stream empty and does not block has left its name for a while, and is notified.
 local function awaited_key(meta)
   return string.sub(meta, 1, -5) .. 'awaited'
 end
@@ -79,7 +79,7 @@ end
 local function call_waiter(meta, label, name)
   if name then
     redis.call('DEL', awaited_key(meta))
-    redis.call('PUBLISH', ORDERS, 'ready ' .. label .. ' ' .. name)
+    redis.call('PUBLISH', NOTICES, 'ready ' .. label .. ' ' .. name)
   end
 end
 
@@ -118,11 +118,11 @@ end
 
 local function announce_if_sooner(before, due)
   if due and (not before or due < before) then
-    redis.call('PUBLISH', ORDERS, 'due ' .. LABEL)
+    redis.call('PUBLISH', NOTICES, 'due ' .. LABEL)
   end
 end
 
--- Takes a parked message off its agenda; its place is set by whoever takes it.
+-- Takes a parked message off its agenda; the caller sets its new place.
 local function unpark(id, place)
   redis.call('ZREM', agenda_of(place), id)
   redis.call('HDEL', MESSAGES, id)

@@ -1,25 +1,25 @@
--- The keys that a topic shares with its groups; nil of a queue. Of a topic META is its own. In front of all stand
--- the bounds that core/topics/topic.py names (made in scripts.py).
+-- The keys that a topic shares with its groups; nil of a queue. Of a topic META is its own. scripts.py puts the
+-- bounds of core/topics/topic.py in front of every script.
 local LOG, GROUPS, TOPIC, GROUP_PREFIX = KEYS[21], KEYS[22], KEYS[23], KEYS[24]
 
--- Whether the topic has parts, which stand for it: nothing is joined or written here.
+-- Whether the topic has parts, which take its place: nothing is joined or written here.
 local function is_sealed()
   return redis.call('HGET', TOPIC, 'sealed') == '1'
 end
 
 -- Notes that a member of the group with this hash was seen, and whether it wants order ('1', '0', or '': it is no
 -- member). Answers whether the group is ordered, and whether live members disagree about it.
-local function note_wish(meta, wish, now)
+local function note_member(meta, wants_order, now)
   local known = redis.call('HMGET', meta, 'ordered', 'wanted', 'unwanted', 'seen')
   local ordered = known[1] == '1'
   local wanted = tonumber(known[2] or (ordered and known[4]) or 0) or 0
   local unwanted = tonumber(known[3] or 0) or 0
-  if wish == '1' then
+  if wants_order == '1' then
     ordered, wanted = true, now
-  elseif wish == '0' then
+  elseif wants_order == '0' then
     ordered, unwanted = ordered and wanted + ORDER_HELD_FOR > now, now
   end
-  redis.call('HDEL', meta, 'wanted') -- whoever removes first is not refused when memory is short
+  redis.call('HDEL', meta, 'wanted') -- a removal first: it is not refused when memory is short
   local times = { 'wanted', digits(wanted), 'unwanted', digits(unwanted) }
   redis.call('HSET', meta, 'ordered', ordered and 1 or 0, unpack(times))
   return ordered, ordered and math.min(wanted, unwanted) + ORDER_HELD_FOR > now
@@ -32,7 +32,7 @@ end
 -- An event of the log is a list as a message is: i id · t task · m body · a when it was written (always in this
 -- order) · k key · e expiry.
 local function written_at(event)
-  return tonumber(string.match(event[8] or '', '^%d+$') or 0) -- somebody may have written anything
+  return tonumber(string.match(event[8] or '', '^%d+$') or 0) -- another program may have written anything
 end
 
 -- The number of the last event that was ever written. The log itself says it, too, but with two bodies.

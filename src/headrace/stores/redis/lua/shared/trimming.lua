@@ -1,6 +1,6 @@
 -- How long events stay in a log.
 
--- A topic as it stands, with its rules.
+-- The current state of a topic, with its rules.
 local function topic_now()
   local meta = redis.call('HMGET', TOPIC, 'last', 'rules', 'look')
   local form = '^(%d+) (%S+) ([01])$'

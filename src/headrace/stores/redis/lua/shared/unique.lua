@@ -1,4 +1,4 @@
--- Who holds a unique key. A key holds '<until> <id>'; until is 0 when it is held until it is released, which is as
+-- The holder of a unique key. A key holds '<until> <id>'; until is 0 when it is held until it is released, which is as
 -- long as its message waits or runs.
 local function message_with(id, key)
   local place, flags = place_of(id)
@@ -28,7 +28,7 @@ local function holder_of(key, now, fresh)
   return (expiry ~= '0' or message) and id or nil
 end
 
--- Ends an owner that has expired, with a mark for so long. Whoever takes the key from it has written before.
+-- Ends an owner that has expired, with an end record for so long. The caller has written something before this.
 local function end_owner(owner, ttl)
   local id, place, flags, message = unpack(owner)
   local lane, entry = entry_at(place)

@@ -2,8 +2,8 @@
 --
 -- requires: queue message place queueing ordering ending expiry
 -- keys:     those of the queue
--- args:     id · microseconds for which the mark stays
--- answers:  removed, told or gone
+-- args:     id · microseconds for which the end record stays
+-- answers:  removed, requested or gone
 local id, ttl = ARGV[5], ARGV[6]
 local place, flags = place_of(id)
 local message = place and message_at(place, id)
@@ -13,13 +13,13 @@ end
 
 local lane, entry = entry_at(place)
 if lane and holder(lane, entry) then
-  redis.call('HDEL', CANCEL, id) -- whoever removes first is not refused when memory is short
+  redis.call('HDEL', CANCEL, id) -- a removal first: it is not refused when memory is short
   if not string.find(flags, 'c', 1, true) then
     set_place(id, place, flags .. 'c')
   end
   redis.call('HSET', CANCEL, id, ttl)
-  redis.call('PUBLISH', ORDERS, 'cancel ' .. LABEL .. ' ' .. id)
-  return 'told'
+  redis.call('PUBLISH', NOTICES, 'cancel ' .. LABEL .. ' ' .. id)
+  return 'requested'
 end
 
 if lane then

@@ -8,5 +8,5 @@ if ARGV[5] == '1' then
 else
   redis.call('HDEL', META, 'paused')
 end
-redis.call('PUBLISH', ORDERS, 'pause ' .. LABEL .. ' ' .. ARGV[5])
+redis.call('PUBLISH', NOTICES, 'pause ' .. LABEL .. ' ' .. ARGV[5])
 return 1

@@ -2,26 +2,26 @@
 --
 -- requires: queue message place queueing counting ordering ending expiry expiring
 -- keys:     those of the queue
--- args:     microseconds for which marks stay · limit · bytes after which it stops · marks that purges leave at
---           most within that time; the others leave one if somebody waits for them
+-- args:     microseconds for which end records stay · limit · bytes after which it stops · end records that purges
+--           leave at most within that time; the other messages leave one if a caller waits for them
 -- answers:  how many; 0: nothing is left
 local ttl, limit, bytes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
 local count, largest = 0, bytes
 local now = clock()
 
--- How many marks were left, since when.
+-- How many end records purges left, since when.
 local left, since = string.match(redis.call('HGET', META, 'purged') or '', '^(%d+) (%d+)$')
 left, since = tonumber(left) or 0, tonumber(since) or now
 if since + ttl <= now or since > now then
   left, since = 0, now
 end
 local most = tonumber(ARGV[8]) - left
-local marked = 0
+local recorded = 0
 
 local function purge(id, message)
   local _, flags = place_of(id)
-  local kept = marked < most or string.find(flags, 'w', 1, true)
-  marked = marked + (kept and 1 or 0)
+  local kept = recorded < most or string.find(flags, 'w', 1, true)
+  recorded = recorded + (kept and 1 or 0)
   finish_waiting(id, flags, message, kept and ttl or 0)
   count = count + 1
   local size = #(get(message, 'm') or '')
@@ -64,8 +64,8 @@ for _, lane in ipairs(lanes()) do
 end
 purge_agenda(DUE, 'S')
 purge_agenda(RETRY, 'R')
-if marked > 0 and ttl > 0 then
-  redis.call('HSET', META, 'purged', digits(left + marked) .. ' ' .. digits(since))
+if recorded > 0 and ttl > 0 then
+  redis.call('HSET', META, 'purged', digits(left + recorded) .. ' ' .. digits(since))
 end
 
 -- What a group has passed over is drawn next; what runs is not handled again after that.

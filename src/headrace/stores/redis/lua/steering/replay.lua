@@ -3,8 +3,8 @@
 --
 -- requires: queue message place queueing ordering ending expiry expiring unique
 -- keys:     those of the queue
--- args:     bytes of bodies after which it stops · microseconds for which the mark of an expired owner of a unique
---           key stays · ids
+-- args:     bytes of bodies after which it stops · microseconds for which the end record of an expired owner of a
+--           unique key stays · ids
 -- answers:  for each: replayed, duplicate or gone; fewer than there are ids when it stopped
 local bytes, ttl = tonumber(ARGV[5]), tonumber(ARGV[6])
 
@@ -14,8 +14,8 @@ local function take_key(unique, id)
     return true
   end
   local key = string.sub(unique, 2)
-  local standing, expired = holder_of(key, clock())
-  if standing then
+  local owner, expired = holder_of(key, clock())
+  if owner then
     return false
   end
   redis.call('SET', UNIQUE .. key, '0 ' .. id)

@@ -4,7 +4,7 @@
 -- requires: queue topic
 -- keys:     those of the queue or topic
 -- args:     the layout as expected, empty: none · the new one · 1 or 0: nothing more is appended to this very stream
--- answers:  what stands there then
+-- answers:  what is stored then
 local stored = redis.call('HGET', META, 'layout') or ''
 if stored ~= ARGV[5] then
   return stored
@@ -20,5 +20,5 @@ if ARGV[7] == '1' then
 else
   redis.call('DEL', PRODUCER)
 end
-redis.call('PUBLISH', ORDERS, 'layout ' .. LABEL)
+redis.call('PUBLISH', NOTICES, 'layout ' .. LABEL)
 return ARGV[6]

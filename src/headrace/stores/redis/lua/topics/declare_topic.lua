@@ -5,9 +5,9 @@
 -- args:     age in microseconds, length or -, 1 or 0: strict, in one word with blanks between
 -- answers:  1
 if is_sealed() then
-  return redis.error_reply('SEALED the parts of this topic stand for it')
+  return redis.error_reply('SEALED the parts of this topic take its place')
 end
 local last = last_number(redis.call('HGET', TOPIC, 'last'))
-redis.call('HDEL', TOPIC, 'look') -- whoever removes first is not refused when memory is short
+redis.call('HDEL', TOPIC, 'look') -- a removal first: it is not refused when memory is short
 redis.call('HSET', TOPIC, 'rules', ARGV[5], 'last', last)
 return 1

@@ -1,4 +1,4 @@
--- Makes a group, if it is not there, and draws its first events for those who wait for them. One that is there
+-- Makes a group, if it is not there, and draws its first events for members that wait. One that is there
 -- keeps its position.
 --
 -- requires: queue message place queueing topic drawing
@@ -7,9 +7,9 @@
 --           first) · the time, or the position
 -- answers:  1 when it is new, 0 when it was there, -1 when it is not and the event must be found
 if is_sealed() then
-  return redis.error_reply('SEALED the parts of this topic stand for it')
+  return redis.error_reply('SEALED the parts of this topic take its place')
 end
-local wish, start, value = ARGV[5], ARGV[6], tonumber(ARGV[7])
+local wants_order, start, value = ARGV[5], ARGV[6], tonumber(ARGV[7])
 local name = string.match(LABEL, '/(.*)$')
 local now, group = clock(), own_group()
 local last = last_number(redis.call('HGET', TOPIC, 'last'))
@@ -19,7 +19,7 @@ if is_new and start == 'event' then
   return -1
 end
 
-group.ordered = note_wish(META, wish, now)
+group.ordered = note_member(META, wants_order, now)
 -- Tokens from before a removal hold nothing: no entry may have the same id as one of then, not even if that was
 -- in the same millisecond.
 if is_new and known == '0' then

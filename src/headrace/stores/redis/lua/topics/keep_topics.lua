@@ -12,7 +12,7 @@ local back, disputed, stalled = {}, {}, {}
 for at = 6, #ARGV, 2 do
   local group = group_named(ARGV[at])
   if redis.call('HGET', GROUPS, ARGV[at]) ~= '0' then
-    local _, is_disputed = note_wish(group.meta, ARGV[at + 1], now)
+    local _, is_disputed = note_member(group.meta, ARGV[at + 1], now)
     redis.call('HSET', group.meta, 'seen', digits(now))
     redis.call('HSET', GROUPS, ARGV[at], 1)
     if not group.position then

@@ -1,4 +1,4 @@
--- Moves the position of a group, and draws from there for those who wait. What it has drawn before stays, except
+-- Moves the position of a group, and draws from there for members that wait. What it has drawn before stays, except
 -- what is drawn anew in order (see clearing.lua).
 --
 -- requires: queue message place queueing counting ordering topic drawing clearing

@@ -5,7 +5,7 @@
 -- keys:     those of the queue
 -- args:     lease in microseconds, or empty: only the groups
 -- answers:  the lease that stood there before
--- Somebody may have deleted by hand what was known of the lanes.
+-- What was known of the lanes may have been deleted by hand.
 local known = redis.call('HGET', META, 'lanes') or ''
 local used = known
 for lane = 0, 9 do
@@ -15,7 +15,7 @@ for lane = 0, 9 do
 end
 if used ~= known then
   redis.call('HSET', META, 'lanes', used)
-  redis.call('PUBLISH', ORDERS, 'lane ' .. LABEL .. ' ' .. used)
+  redis.call('PUBLISH', NOTICES, 'lane ' .. LABEL .. ' ' .. used)
 end
 for _, lane in ipairs(lanes()) do
   -- It may be there. Queues are read from the beginning: what is done is deleted.
@@ -38,6 +38,6 @@ if before then
     last = math.max(last, lease < was and now + was or 0)
     redis.call('HSET', META, 'longer', digits(held), 'until', digits(last))
   end
-  redis.call('PUBLISH', ORDERS, 'lease ' .. LABEL .. ' ' .. ARGV[5])
+  redis.call('PUBLISH', NOTICES, 'lease ' .. LABEL .. ' ' .. ARGV[5])
 end
 return before

@@ -33,7 +33,7 @@ for _, lane in ipairs(lanes()) do
   end
 end
 if is_dropped then
-  redis.call('HDEL', META, 'lanes') -- whoever removes first is not refused when memory is short
+  redis.call('HDEL', META, 'lanes') -- a removal first: it is not refused when memory is short
   if used ~= '' then
     redis.call('HSET', META, 'lanes', used)
   end

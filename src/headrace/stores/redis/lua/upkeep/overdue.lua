@@ -1,15 +1,15 @@
 -- Looks for held entries whose lease ran out, from where the last look ended. Changes nothing but the stamps:
--- when somebody last looked, and until when nothing is taken. After an outage, and after a restart of the server,
+-- when a worker last looked, and until when nothing is taken. After an outage, and after a restart of the server,
 -- that is one lease, so that the living renew first.
 --
 -- requires: queue message place
 -- keys:     those of the queue
 -- args:     run id of the server, or empty · place of a lane, and entry to go on after · how many to find · the lease
 --           of a queue that has none, in microseconds · bytes of bodies after which it stops: they will be moved ·
---           microseconds for which the last look is enough, whoever made it · 1: after an outage, or 0
+--           microseconds for which the last look of any worker is enough · 1: after an outage, or 0
 -- answers:  now · lease in milliseconds · place of a lane, and entry to go on after; 0 when all were looked at, or
 --           none had to be; -1 when the clock went back and leases must be rebased ·
---           {lane, entry, consumer, message without its body, what its run said of itself} for each that was
+--           {lane, entry, consumer, message without its body, the report of its run} for each that was
 --           found
 local run, at, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local limit, bytes, every = tonumber(ARGV[8]), tonumber(ARGV[10]), tonumber(ARGV[11])
@@ -34,7 +34,7 @@ local begins = at == 1 and after == ''
 if begins and not after_outage and looked > now - every then
   return { now, 0, 0, '', {} }
 end
--- Whoever removes first is not refused when memory is short.
+-- A removal first: it is not refused when memory is short.
 redis.call('HDEL', META, 'patient', 'looked')
 redis.call('HSET', META, 'looked', digits(now), 'patient', digits(patient))
 if run ~= '' then
@@ -44,14 +44,14 @@ if now < patient then
   return { now, 0, 0, '', {} }
 end
 
-local found, order = {}, lanes()
-local lane = order[at]
+local found, in_order = {}, lanes()
+local lane = in_order[at]
 local function note(entry, consumer)
   local message = message_in(lane, entry) or {}
-  local said = said_of(get(message, 'i') or '', lane .. entry) or ''
-  bytes = bytes - #(get(message, 'm') or '') - #(get(message, 's') or '') - #said
+  local report = report_of(get(message, 'i') or '', lane .. entry) or ''
+  bytes = bytes - #(get(message, 'm') or '') - #(get(message, 's') or '') - #report
   put(message, 'm', nil)
-  found[#found + 1] = { lane, entry, consumer, message, said }
+  found[#found + 1] = { lane, entry, consumer, message, report }
 end
 
 local idle = math.ceil(lease / 1000)
@@ -67,6 +67,6 @@ while lane do
     end
   end
   at, after = at + 1, ''
-  lane = order[at]
+  lane = in_order[at]
 end
 return { now, math.floor(lease / 1000), 0, '', found }

@@ -6,9 +6,9 @@
 -- args:     place of a lane, and entry to go on after · how many to look at · the lease of a queue that has none
 -- answers:  place of a lane, and entry to go on after, 0 when all were looked at
 local at, after, budget = tonumber(ARGV[5]), ARGV[6], tonumber(ARGV[7])
-local order = lanes()
-while order[at] do
-  local lane = lane_key(order[at])
+local in_order = lanes()
+while in_order[at] do
+  local lane = lane_key(in_order[at])
   local start = after == '' and '-' or '(' .. after
   local rows = redis.pcall('XPENDING', lane, GROUP, start, '+', budget)
   for _, row in ipairs(rows) do

@@ -5,7 +5,7 @@
 -- keys:     those of the queue
 -- args:     lease in milliseconds, then for each: lane · entry · id, empty: it has none that can be read · state, empty:
 --           it cannot be read · reason and failure, empty unless it is to be buried
---           What cannot be read is queued as it is: whoever claims it sends it to the dead letters.
+--           What cannot be read is queued as it is: the worker that claims it sends it to the dead letters.
 -- answers:  for each: queued, dead, cancelled, or nothing when it was settled or renewed in the meantime
 local lease = tonumber(ARGV[5])
 

@@ -2,10 +2,10 @@
 
 SQLite gives its lock to the process that asks at the right moment, and waiting processes ask less and less
 often. Beside a process that writes without a pause, another one waited 1.2 s at the median and 4 s at worst:
-long enough for leases to expire. With a turnstile it waits a few milliseconds. A writer first passes the
-turnstile, and holds it until it has the lock. So a writer that comes back is behind those that wait.
+long enough for leases to expire. With turns it waits a few milliseconds. A writer first takes the turn, and
+holds it until it has the lock. So a writer that comes back is behind those that wait.
 
-The turnstile is optional: it is skipped where there is no `flock`, and when it takes too long.
+Turns are optional: they are skipped where there is no `flock`, and when one takes too long.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from headrace.stores.sqlite.privacy import open_beside
 if sys.platform != "win32":
     import fcntl
 
-#: Seconds for which a writer may come back without passing again. A change of writers costs about a
+#: Seconds for which a writer may come back without taking the turn again. A change of writers costs about a
 #: millisecond of idle time, so turns of a few milliseconds keep two thirds of the throughput.
 TURN: Final = 0.01
 
@@ -29,8 +29,8 @@ TURN: Final = 0.01
 HURRIED: Final = 0.0001
 PATIENT: Final = 0.0005
 
-#: Seconds to try, and seconds to skip the turnstile after that failed. A process may have stopped inside the
-#: turnstile, and the others must not wait for it each time.
+#: Seconds to try, and seconds to skip turns after that failed. A process may have stopped while it had the
+#: turn, and the others must not wait for it each time.
 PATIENCE: Final = 0.5
 DETOUR: Final = 10.0
 
@@ -42,7 +42,7 @@ def turn_path(path: Path) -> Path:
 
 
 class FairWriteLock:
-    """An advisory lock on an empty file beside the database. Each thread has its own turnstile."""
+    """An advisory lock on an empty file beside the database. Each thread has its own object."""
 
     def __init__(self, path: Path) -> None:
         self.path = turn_path(path)
@@ -52,7 +52,7 @@ class FairWriteLock:
         self._avoid_until = 0.0
 
     def enter(self, *, urgent: bool = True) -> bool:
-        """Pass the turnstile. True: call `leave` once the write lock is held."""
+        """Take the turn. True: call `leave` once the write lock is held."""
         now = time.monotonic()
         pause = HURRIED if urgent else PATIENT
         while (passing := self.try_to_enter()) is None:
@@ -63,7 +63,7 @@ class FairWriteLock:
         return passing
 
     def try_to_enter(self) -> bool | None:
-        """Pass without waiting, like `enter`; None: another writer is inside."""
+        """Take the turn without waiting, like `enter`; None: another writer has it."""
         now = time.monotonic()
         if now - self._passed_at < TURN or now < self._avoid_until:
             return False
@@ -91,5 +91,5 @@ class FairWriteLock:
         except BlockingIOError:
             return False
         except OSError:
-            return True  # The file cannot be created here: skip the turnstile.
+            return True  # The file cannot be created here: skip the turn.
         return True

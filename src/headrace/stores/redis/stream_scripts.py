@@ -34,7 +34,7 @@ class StreamScripts:
         #: The producer that last sent a single message, and the start of its calls (verbs/append.py).
         self.head_of_one = ("", b"")
         self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
-        self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace, database).orders, self.label)
+        self._context: tuple[Word, ...] = (GROUP, NamespaceKeys(namespace, database).notices, self.label)
 
     def call(self, script: Script, *args: Word) -> ScriptCall:
         """A call of `script` for this queue. lua/shared/queue.lua names the arguments before `args`."""

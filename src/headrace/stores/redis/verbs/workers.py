@@ -1,15 +1,35 @@
-"""Removes the entries of workers that are gone or are leaving."""
+"""The entries with which workers announce themselves: reads and removes them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+import msgspec
+
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import WorkerInfo
+from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.redis.scripts import LEAVE
 from headrace.stores.redis.server import RedisServer
 
-from .looking import readable_seen
+
+class WorkerEntry(msgspec.Struct, frozen=True, array_like=True):
+    """A worker, and until when the store lists it."""
+
+    until_us: int
+    worker: WorkerInfo
+
+
+encode_worker = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(WorkerEntry).decode
+
+
+def read_worker(value: bytes) -> WorkerEntry | None:
+    """The entry of a worker; None: it is of another version, or damaged."""
+    try:
+        return _decode(value)
+    except DECODE_ERRORS:
+        return None
 
 
 async def forget_silent_workers(store: RedisServer, limit: int) -> int:
@@ -19,7 +39,7 @@ async def forget_silent_workers(store: RedisServer, limit: int) -> int:
     gone = [
         consumer
         for consumer, value in zip(workers[::2], workers[1::2], strict=True)
-        if (seen := readable_seen(value)) is None or seen.until_us <= now_us
+        if (seen := read_worker(value)) is None or seen.until_us <= now_us
     ][:limit]
     if gone:
         await store.command("HDEL", store.keys.workers, *gone)
