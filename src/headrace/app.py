@@ -9,6 +9,8 @@ from inspect import signature
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 
+from headrace.core.crypto.encrypted import EncryptedCodec
+from headrace.core.crypto.signed import SignedCodec
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import checked_lines
 from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
@@ -19,7 +21,7 @@ from headrace.core.signals import Signal
 from headrace.core.store import Store
 from headrace.core.values.annotations import names_in_sight
 from headrace.core.values.checks import unknown_option
-from headrace.core.values.codec import Codec, checked_codec
+from headrace.core.values.codec import Codec, binding, checked_codec
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
 from headrace.core.values.shown_options import shows_options
@@ -76,7 +78,7 @@ class App:
         lifespan: Callable[[App], AbstractAsyncContextManager[Any]]
         | Callable[[], AbstractAsyncContextManager[Any]]
         | None = None,
-        codec: Codec | None = None,
+        codec: Codec | SignedCodec | EncryptedCodec | None = None,
         max_payload: int = MEBIBYTE,
         durability: Durability = "default",
         queue_limit: int | None = None,
@@ -101,14 +103,15 @@ class App:
         )
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
-        self._registry = Registry(bound, checked_lines(job_logs))
+        checked = checked_codec(codec)
+        self._registry = Registry(bound, checked_lines(job_logs), binding(checked))
         self._app_loop = AppLoop(StreamRouter(chosen), clock)
         self._app_loop.before_close(self._emitter.settle)
         parts = AppParts(
             app_loop=self._app_loop,
             registry=self._registry,
             emitter=self._emitter,
-            codec=checked_codec(codec),
+            codec=checked,
             max_payload=self._max_payload,
             retry=checked_retry(retry),
         )
@@ -120,7 +123,11 @@ class App:
         self._events = Events(parts)
         portal = Portal(self._app_loop)
         self.admin: Admin = Admin(
-            self._app_loop, self._registry, encode=self._jobs.payload, mark_ttl=self._result_ttl, codec=codec
+            self._app_loop,
+            self._registry,
+            edit_envelope=self._jobs.edited,
+            mark_ttl=self._result_ttl,
+            codec=checked,
         )
         self.schedules: Schedules = Schedules(self._app_loop, self._registry, self._jobs)
         self.sync: Sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)

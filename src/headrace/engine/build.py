@@ -175,6 +175,7 @@ def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
         registry.schedules.values(),
         emitter=emitter,
         mark_us=microseconds(options.mark_ttl),
+        codec=registry.codec,
     )
     progress = ProgressWriter(store, running=held.running, policy=policy, emitter=emitter)
     heartbeat = Heartbeat(

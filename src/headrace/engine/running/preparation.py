@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.core.errors import PayloadError
+from headrace.core.errors import PayloadError, UnverifiedPayload
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
 from headrace.core.messages.outcome import DeadReason, Expired
@@ -70,7 +70,9 @@ class RunPreparation:
         try:
             if handler.fit is not None:
                 return self._fitted(claim, envelope, handler, handler.fit)
-            args, kwargs = handler.decode(envelope.payload)
+            args, kwargs = handler.arguments(claim.id, envelope)
+        except UnverifiedPayload as error:
+            return self._refuse(claim, DeadReason.UNVERIFIED, str(error), envelope.task)
         except PayloadError as error:
             return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
         except Exception as error:  # a user's type may raise any error when it is created

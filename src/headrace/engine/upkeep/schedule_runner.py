@@ -7,10 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from headrace.core.errors import UnverifiedPayload
 from headrace.core.messages.message import EXPIRED_MARK_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
-from headrace.core.schedules.schedule import Firing, Schedule, decode_schedule, due, message_at, next_after
+from headrace.core.schedules.schedule import (
+    Firing,
+    Schedule,
+    decode_schedule,
+    due,
+    message_at,
+    next_after,
+    opened,
+)
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
     ScheduleSwap,
@@ -19,6 +28,7 @@ from headrace.core.schedules.schedule_record import (
     establish,
 )
 from headrace.core.signals import BackendError, JobEnqueued
+from headrace.core.values.codec import BindingCodec
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import Service
@@ -45,6 +55,7 @@ class ScheduleRunner:
         *,
         emitter: Emitter,
         mark_us: int = EXPIRED_MARK_US,
+        codec: BindingCodec | None = None,
     ) -> None:
         self._backend = backend
         self._streams = tuple(streams)
@@ -56,6 +67,7 @@ class ScheduleRunner:
         self._precedence = SchedulePrecedence(backend, self._declared)
         self._emitter = emitter
         self._mark_us = mark_us
+        self._codec = codec
         self._service = Service("schedule runner", self._look, emitter=emitter)
         self.start = self._service.start
         self.stop = self._service.stop
@@ -116,7 +128,7 @@ class ScheduleRunner:
 
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
-            schedule = self._declared.get((record.stream, record.name)) or _read(record)
+            schedule = self._declared.get((record.stream, record.name)) or self._read(record)
             if schedule is not None and not record.paused and self._precedence.holds(record):
                 yield schedule, record
 
@@ -127,8 +139,7 @@ class ScheduleRunner:
             upcoming = next_after(schedule.timing, record.last_us)
         except Exception as error:
             # For example, this machine does not know the time zone. The other schedules must go on.
-            text = f"schedule {schedule.name}: {type(error).__name__}: {error}"
-            self._emitter.emit(BackendError(service="schedule runner", error=text, delay=LOOK))
+            self._announce(schedule.name, error)
             return LOOK
         if firing is not None:
             return firing
@@ -145,13 +156,23 @@ class ScheduleRunner:
         return bool(fired)
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
-        return msgspec.structs.replace(message_at(schedule, moment_us, now_us), mark_us=self._mark_us)
+        message = message_at(schedule, moment_us, now_us, self._codec)
+        return msgspec.structs.replace(message, mark_us=self._mark_us)
 
-
-def _read(record: ScheduleRecord) -> Schedule | None:
-    """The schedule that is stored in the record. None: only other code declares it, or its version is
-    newer."""
-    try:
-        return None if record.definition is None else decode_schedule(record.definition)
-    except DECODE_ERRORS:
+    def _read(self, record: ScheduleRecord) -> Schedule | None:
+        """The schedule that is stored in the record. None: only other code declares it, its version is newer,
+        or the codec refuses it."""
+        if record.definition is None:
+            return None
+        try:
+            schedule = decode_schedule(record.definition)
+            return opened(schedule, self._codec, queue=record.stream.name, name=record.name)
+        except UnverifiedPayload as error:
+            self._announce(record.name, error)
+        except DECODE_ERRORS:
+            pass
         return None
+
+    def _announce(self, name: str, error: Exception) -> None:
+        text = f"schedule {name}: {type(error).__name__}: {error}"
+        self._emitter.emit(BackendError(service="schedule runner", error=text, delay=LOOK))
