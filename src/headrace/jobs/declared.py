@@ -12,7 +12,7 @@ from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.messages.associated_data import arguments_data, result_data
 from headrace.core.messages.message import PRIORITIES, Envelope, Stream
 from headrace.core.values import encoding
-from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id, unwrapped
+from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id, form_of, unwrapped
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.names import PATTERN
 from headrace.engine.registry import Decode
@@ -106,6 +106,10 @@ def decoded(decoder: msgspec.msgpack.Decoder[Any], result: bytes, task: str) -> 
     try:
         return decoder.decode(result)
     except DECODE_ERRORS as error:
+        if form := form_of(result):
+            raise InvalidPayload(
+                f"the result of {task} is {form}, and no codec is known here: use the app that made it"
+            ) from error
         raise InvalidPayload(f"a stored result of {task} does not fit its return type: {error}") from error
 
 

@@ -39,11 +39,13 @@ _TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """A job with its arguments and, once there is one, its result."""
+    """A job with its arguments and, once there is one, its result. `problem`: why the result cannot be
+    read."""
 
     info: JobInfo
     contents: Contents | None
     result: Any = msgspec.UNSET
+    problem: str = ""
 
 
 def read_page(app: App, info: JobInfo) -> JobPage:
@@ -53,8 +55,10 @@ def read_page(app: App, info: JobInfo) -> JobPage:
         return JobPage(info, contents)
     try:
         return JobPage(info, contents, app.sync.result(app.job(info.id, queue=info.queue), 5))
-    except (ResultError, PayloadError):  # no longer kept, or encoded by a codec that is not known here
+    except ResultError:  # no longer kept
         return JobPage(info, contents)
+    except PayloadError as error:  # made by a codec or a key that is not known here
+        return JobPage(info, contents, problem=f"it cannot be read: {error}")
 
 
 def job_document(info: JobInfo) -> dict[str, Any]:
@@ -104,6 +108,8 @@ def _page_document(page: JobPage) -> dict[str, Any]:
         document["event"] = msgspec.structs.asdict(contents.event)
     if page.result is not msgspec.UNSET:
         document["result"] = page.result
+    if page.problem:
+        document["result_problem"] = page.problem
     return document
 
 
@@ -126,8 +132,8 @@ def _view(app: App, page: JobPage) -> RenderableType:
         facts.add_row("progress", f"{progress_text(info.progress)} ({ago(info.progress.at)})")
     for name, text in _contents(app, page):
         facts.add_row(name, text)
-    if page.result is not msgspec.UNSET:
-        facts.add_row("result", compact_json(page.result))
+    if page.result is not msgspec.UNSET or page.problem:
+        facts.add_row("result", printable(page.problem) or compact_json(page.result))
     if info.note:
         facts.add_row("note", printable(info.note))
     if info.error:
