@@ -22,6 +22,7 @@ from headrace.core.store import Store
 from headrace.core.values.annotations import names_in_sight
 from headrace.core.values.checks import unknown_option
 from headrace.core.values.codec import Codec, binding, checked_codec
+from headrace.core.values.credentials import Credentials
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
 from headrace.core.values.shown_options import shows_options
@@ -67,6 +68,9 @@ class App:
     The store is named by a URL, or given as `store=`: one of your own, see `headrace.store`. The URL and the
     options are checked here; the store is opened on first use and closed by `async with app:` or `await
     app.close()`, after which it may be opened again.
+
+    `codec` changes payloads on their way to the store, as `SignedCodec` and `EncryptedCodec` do.
+    `credentials` is a function that gives the user and the password for each new connection to a server.
     """
 
     def __init__(
@@ -85,6 +89,7 @@ class App:
         result_ttl: Duration = 3600,
         retry: RetryPolicy | RetryFunction = DEFAULT_RETRY,
         job_logs: int = 0,
+        credentials: Credentials | None = None,
         clock: TimeSource | None = None,
         **unknown: Never,
     ) -> None:
@@ -100,6 +105,7 @@ class App:
             namespace=checked_name("namespace", namespace),
             durability=durability,
             clock=clock,
+            credentials=credentials,
         )
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
