@@ -73,7 +73,7 @@ class Heartbeat:
         standing = await self._send()
         self._claim_control.handle_pauses(standing.paused)
         self._leases.changed(standing.leases)
-        return BEAT_EVERY * random.uniform(0.9, 1.1)
+        return BEAT_EVERY * random.uniform(0.9, 1.1)  # nosec B311 # jitter
 
     async def _send(self, *, leaving: bool = False) -> ControlState:
         readers = {self._worker: list(self._served.queues)} | {

@@ -310,7 +310,7 @@ class Link:
     async def _connect(self) -> Wire:
         if self._failures:
             most = min(RECONNECT_MOST, RECONNECT_FIRST * 2.0 ** min(self._failures, 10))
-            await asyncio.sleep(random.uniform(0, most))
+            await asyncio.sleep(random.uniform(0, most))  # nosec B311 # jitter
         wire: Wire | None = None
         try:
             address = await self._finder.find() if self._finder else self._address

@@ -111,7 +111,7 @@ class SentinelClient:
                     wire = await link.connected()
                     while not await wire.ended(PULSE):
                         await wire.send(pack(("PING",)))
-                await asyncio.sleep(random.uniform(0, PULSE))
+                await asyncio.sleep(random.uniform(0, PULSE))  # nosec B311 # jitter
         finally:
             link.drop()
 
