@@ -72,12 +72,6 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
         plain = self.run_in == "loop" and bare and not self.batch and not self.timeout
         msgspec.structs.force_setattr(self, "plain", plain)
 
-    def arguments(self, id: str, envelope: Envelope) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments of the job with this id; a `PayloadError` when the bytes do not fit."""
-        if self.decode_bound is None:
-            return self.decode(envelope.payload)
-        return self.decode_bound(id, envelope)
-
 
 class Registry:
     """Handlers by name, the middleware around them, and the lifespan whose value they use."""

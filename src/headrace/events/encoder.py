@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
@@ -82,10 +82,9 @@ class EventEncoder:
         payload = self._payload(draft.payload)
         envelope = self._envelope(draft, payload, inherited)
         if self._binding is not None:
-            payload = self._sized(self._binding.encode_for(payload, event_data(self._topic, envelope)))
-            envelope = msgspec.structs.replace(envelope, payload=payload)
+            envelope = self._bound(envelope, self._binding)
         body = encode_envelope(envelope)
-        if len(body) - len(payload) > ENVELOPE_ROOM:
+        if len(body) - len(envelope.payload) > ENVELOPE_ROOM:
             raise PayloadTooLarge(
                 f"the headers and options of the event have more than {ENVELOPE_ROOM:,} bytes"
             )
@@ -136,15 +135,23 @@ class EventEncoder:
             encoded = encoding.encode(self._checked(encoded))
         elif self._wanted is not Any and not (self._is_class and type(value) is self._wanted):
             encoding.check_kinds(value, self._checked(encoded))
-        return self._sized(encoded if self._codec is None else self._codec.encode(encoded))
-
-    def _sized(self, payload: bytes) -> bytes:
+        payload = encoded if self._codec is None else self._codec.encode(encoded)
         if len(payload) > self._max_payload:
-            raise PayloadTooLarge(
-                f"the event has {len(payload):,} bytes, more than the {self._max_payload:,} allowed: send a "
-                "reference instead, or raise max_payload on both ends"
-            )
+            self._refuse(payload)
         return payload
+
+    def _bound(self, envelope: EventEnvelope, codec: BindingCodec) -> EventEnvelope:
+        """The envelope with its payload as a codec stores it, which binds it to this event."""
+        payload = codec.encode_for(envelope.payload, event_data(self._topic, envelope))
+        if len(payload) > self._max_payload:
+            self._refuse(payload)
+        return msgspec.structs.replace(envelope, payload=payload)
+
+    def _refuse(self, payload: bytes) -> NoReturn:
+        raise PayloadTooLarge(
+            f"the event has {len(payload):,} bytes, more than the {self._max_payload:,} allowed: send a "
+            "reference instead, or raise max_payload on both ends"
+        )
 
     def _checked(self, encoded: bytes) -> Any:
         """The payload as subscribers decode it. Publishing refuses a payload that no subscriber can

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.associated_data import arguments_data, result_data
 from headrace.core.messages.message import PRIORITIES, Envelope, Stream
 from headrace.core.values import encoding
@@ -44,7 +44,7 @@ class Declared:
         wraps = codec is not None and self.binding is None
         # From arguments to the bytes that are stored, and back.
         self.encode: Encode = self._encode_wrapped if wraps else arguments.encode
-        self.decode: Decode = self._decode_wrapped if wraps else arguments.decode
+        self.decode: Decode = arguments.decode if codec is None else self._decode_wrapped
 
     def bind(self, payload: bytes, id: str, headers: Mapping[str, str] | None) -> bytes:
         """The encoded arguments for the message with this id, as its codec has them."""
@@ -70,7 +70,7 @@ class Declared:
             encoded = encoding.encode(decoded(self._result_decoder, encoded, self.options.name))
         if self.binding is not None:
             return self.binding.encode_for(encoded, result_data(id, self.options.name))
-        return self._wrap(encoded)
+        return encoded if self._codec is None else self._wrap(encoded)
 
     def decode_result(self, result: bytes, id: str) -> Any:
         """A stored result of the job with this id, in the type that the function is annotated to return."""
@@ -81,6 +81,8 @@ class Declared:
         return self._wrap(self.arguments.encode(args, kwargs))
 
     def _decode_wrapped(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if self.binding is not None:
+            raise UnverifiedPayload("the message of this payload is not known: use decode_bound")
         return self.arguments.decode(unwrapped(payload, self._codec))
 
     def _wrap(self, payload: bytes) -> bytes:

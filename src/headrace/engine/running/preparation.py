@@ -70,7 +70,10 @@ class RunPreparation:
         try:
             if handler.fit is not None:
                 return self._fitted(claim, envelope, handler, handler.fit)
-            args, kwargs = handler.arguments(claim.id, envelope)
+            if handler.decode_bound is not None:
+                args, kwargs = handler.decode_bound(claim.id, envelope)
+            else:
+                args, kwargs = handler.decode(envelope.payload)
         except UnverifiedPayload as error:
             return self._refuse(claim, DeadReason.UNVERIFIED, str(error), envelope.task)
         except PayloadError as error:

@@ -135,7 +135,10 @@ class Child:
         stream = Stream("queue", assignment.queue)
         claim = Claim(stream, assignment.id, assignment.body, None, 0, assignment.state)
         envelope = decode_envelope(assignment.body)
-        args, kwargs = handler.arguments(assignment.id, envelope)
+        if handler.decode_bound is not None:
+            args, kwargs = handler.decode_bound(assignment.id, envelope)
+        else:
+            args, kwargs = handler.decode(envelope.payload)
         run = Run(claim, envelope, handler, args, kwargs, resources)
         run.tell_progress(partial(self._telling.progress, assignment.number))
         if handler.job_logs and not self._captures:
