@@ -305,7 +305,10 @@ def _fields(expression: str) -> str:
 
 
 def _is_fixed(expression: str) -> bool:
-    minute, hour = expression.split()[-5:-3] or ("*", "*")
+    fields = expression.split()
+    if len(fields) < 5:
+        return False  # it is refused as soon as it is read
+    minute, hour = fields[-5:-3]
     return not minute.startswith("*") and not hour.startswith("*")
 
 

@@ -157,7 +157,7 @@ class Wire(asyncio.Protocol):
         self._fail(f"was lost ({error})" if error else "was closed by the server")
 
     def _receive(self, reply: Any) -> None:
-        if self._hear is not None and isinstance(reply, list) and reply[0] in _ANNOUNCED:
+        if self._hear is not None and isinstance(reply, list) and reply and reply[0] in _ANNOUNCED:
             self._hear(reply)
             return
         if type(reply) is hiredis.ReplyError and hangs_up(reply):

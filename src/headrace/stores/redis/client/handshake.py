@@ -7,6 +7,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.values.credentials import Login
+from headrace.core.values.decoding import text_of
 from headrace.stores.redis.faults import error_of, is_denied, lost
 
 from .address import Address
@@ -37,5 +38,6 @@ def check_handshake(replies: list[Any], server: str, *, asks_anew: bool) -> None
     for reply in replies:
         if isinstance(reply, ReplyError) and not is_denied(reply):
             raise error_of(reply, server)
-        if isinstance(reply, list) and reply[0] != b"master":
-            raise lost(f"{server} is not where the sentinels say: a {reply[0].decode()} answers there")
+        if isinstance(reply, list) and reply[:1] != [b"master"]:
+            role = text_of(reply[0]) if reply and isinstance(reply[0], bytes) else "server of another kind"
+            raise lost(f"{server} is not where the sentinels say: a {role} answers there")
