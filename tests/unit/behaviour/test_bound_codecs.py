@@ -445,6 +445,35 @@ async def test_fan_outs_and_feeds_get_them_too(app: App) -> None:
     assert set(got) == {7, ("fed", 7)}
 
 
+async def test_parts_of_queues_and_topics_change_nothing(app: App) -> None:
+    app.queue("mails", partitions=3)
+    topic = app.topic("orders", OrderPlaced, partitions=3)
+    got: list[int] = []
+
+    @app.task(name="mail", queue="mails")
+    async def mail(n: int) -> int:
+        return n
+
+    @topic.subscribe(group="billing", start="beginning", ordered=True)
+    async def bill(event: OrderPlaced) -> None:
+        if event.order_id == 7:
+            raise ValueError("no")
+        got.append(event.order_id)
+
+    jobs = await app.enqueue_many([mail.call(n) for n in range(10)])
+    await topic.publish_many([topic.message(OrderPlaced(n), key=str(n % 3)) for n in range(10)])
+    await app.schedules.add("daily", mail.call(11), every=3600)
+    jobs.append(await app.schedules.run_now("daily"))
+    await drain(app)
+    assert [await job.result() for job in jobs] == [*range(10), 11]
+    assert sorted(got) == [0, 1, 2, 3, 4, 5, 6, 8, 9]
+    [letter] = await app.admin.dead()
+    contents = await app.admin.contents(letter.id, topic="orders", group="billing")
+    assert contents is not None
+    assert contents.event is not None
+    assert (contents.event.payload["order_id"], contents.problem) == (7, "")
+
+
 @pytest.mark.parametrize(
     "change",
     [
