@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup redis-server chromium check test pytest test-pythons test-more demo bench soak clean
+.PHONY: help setup redis-server chromium check audit test pytest test-pythons test-more demo bench soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -39,12 +39,17 @@ redis-server:
 chromium:
 	@command -v chromium >/dev/null || scripts/install-chromium
 
-check: $(VENV)/.stamp ## lint, format, types and the direction of imports
+check: $(VENV)/.stamp ## lint, format, types, the direction of imports, and patterns of insecure code
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/pyright
 	$(BIN)/lint-imports
+# It warns about each of its own exceptions; a second run shows everything when it has found something.
+	$(BIN)/bandit -q -c pyproject.toml -r src 2>/dev/null || $(BIN)/bandit -c pyproject.toml -r src
+
+audit: $(VENV)/.stamp ## look the installed versions up in a database of known faults, where one can be reached
+	@scripts/audit $(BIN)/python
 
 test: setup check pytest test-pythons ## check, then the suites on memory, SQLite and one server; unit tests on each Python found
 

@@ -1,6 +1,8 @@
 """Background jobs and events for Python on one engine."""
 
 from headrace import signals
+from headrace.core.crypto.encrypted import EncryptedCodec
+from headrace.core.crypto.signed import SignedCodec
 from headrace.core.errors import (
     AlreadySettled,
     AppClosed,
@@ -57,6 +59,7 @@ __all__ = [
     "Delivery",
     "Depends",
     "Duplicate",
+    "EncryptedCodec",
     "Event",
     "EventInfo",
     "GroupInfo",
@@ -86,6 +89,7 @@ __all__ = [
     "ScheduleInfo",
     "Secret",
     "Sending",
+    "SignedCodec",
     "Snooze",
     "Task",
     "Topic",

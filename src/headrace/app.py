@@ -9,6 +9,8 @@ from inspect import signature
 from types import MappingProxyType, TracebackType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
 
+from headrace.core.crypto.encrypted import EncryptedCodec
+from headrace.core.crypto.signed import SignedCodec
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import checked_lines
 from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
@@ -19,7 +21,8 @@ from headrace.core.signals import Signal
 from headrace.core.store import Store
 from headrace.core.values.annotations import names_in_sight
 from headrace.core.values.checks import unknown_option
-from headrace.core.values.codec import Codec, checked_codec
+from headrace.core.values.codec import Codec, binding, checked_codec
+from headrace.core.values.credentials import Credentials
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
 from headrace.core.values.shown_options import shows_options
@@ -66,6 +69,9 @@ class App:
     The store is named by a URL, or given as `store=`: one of your own, see `headrace.store`. The URL and the
     options are checked here; the store is opened on first use and closed by `async with app:` or `await
     app.close()`, after which it may be opened again.
+
+    `codec` changes payloads on their way to the store, as `SignedCodec` and `EncryptedCodec` do.
+    `credentials` is a function that gives the user and the password for each new connection to a server.
     """
 
     def __init__(
@@ -77,13 +83,14 @@ class App:
         lifespan: Callable[[App], AbstractAsyncContextManager[Any]]
         | Callable[[], AbstractAsyncContextManager[Any]]
         | None = None,
-        codec: Codec | None = None,
+        codec: Codec | SignedCodec | EncryptedCodec | None = None,
         max_payload: int = MEBIBYTE,
         durability: Durability = "default",
         queue_limit: int | None = None,
         result_ttl: Duration = 3600,
         retry: RetryPolicy | RetryFunction = DEFAULT_RETRY,
         job_logs: int = 0,
+        credentials: Credentials | None = None,
         clock: TimeSource | None = None,
         **unknown: Never,
     ) -> None:
@@ -99,17 +106,19 @@ class App:
             namespace=checked_name("namespace", namespace),
             durability=durability,
             clock=clock,
+            credentials=credentials,
         )
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
-        self._registry = Registry(bound, checked_lines(job_logs))
+        checked = checked_codec(codec)
+        self._registry = Registry(bound, checked_lines(job_logs), binding(checked))
         self._app_loop = AppLoop(StreamRouter(chosen), clock)
         self._app_loop.before_close(self._emitter.settle)
         parts = AppParts(
             app_loop=self._app_loop,
             registry=self._registry,
             emitter=self._emitter,
-            codec=checked_codec(codec),
+            codec=checked,
             max_payload=self._max_payload,
             retry=checked_retry(retry),
         )
@@ -123,9 +132,9 @@ class App:
         self.admin: Admin = Admin(
             self._app_loop,
             self._registry,
-            encode=self._jobs.payload,
+            edit_envelope=self._jobs.edited,
             end_record_ttl=self._result_ttl,
-            codec=codec,
+            codec=checked,
         )
         self.schedules: Schedules = Schedules(self._app_loop, self._registry, self._jobs)
         self.sync: Sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)

@@ -80,12 +80,25 @@ OBSERVABILITY = """
         get = staticmethod(lambda path: lambda function: function)
 """
 
+#: A key in the environment, and a place where a password is kept.
+SECURITY = """
+    import os
+    from headrace.core.crypto.keys import new_key
+
+    os.environ["HEADRACE_KEYS"] = OLD_KEY = new_key()
+    NEW_KEY = new_key()
+
+    class vault:
+        read = staticmethod(lambda path: "secret")
+"""
+
 #: A page, and what it takes for granted besides.
 PAGES = {
     "docs/guides/resources.md": RESOURCES,
     "docs/guides/schedules.md": SCHEDULES,
     "docs/guides/observability.md": OBSERVABILITY,
     "docs/guides/dashboard.md": "",
+    "docs/guides/security.md": SECURITY,
     "docs/concepts/partitions.md": "",
 }
 
@@ -118,6 +131,7 @@ class Reader:
 def reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Reader:
     monkeypatch.chdir(tmp_path)
     monkeypatch.delenv("HEADRACE_URL", raising=False)
+    monkeypatch.setenv("HEADRACE_KEYS", "")  # a page may set it
     return Reader()
 
 

@@ -24,6 +24,7 @@ NAMES = [
     "Delivery",
     "Depends",
     "Duplicate",
+    "EncryptedCodec",
     "Event",
     "EventInfo",
     "GroupInfo",
@@ -53,6 +54,7 @@ NAMES = [
     "ScheduleInfo",
     "Secret",
     "Sending",
+    "SignedCodec",
     "Snooze",
     "Task",
     "Topic",
@@ -187,7 +189,7 @@ def test_what_an_error_holds_is_evidence() -> None:
 
 
 def test_importing_it_brings_no_client_library_and_no_command_line() -> None:
-    unwanted = ["redis", "hiredis", "apsw", "sqlite3", "click", "rich", "uvloop", "pydantic"]
+    unwanted = ["redis", "hiredis", "apsw", "sqlite3", "click", "rich", "uvloop", "pydantic", "cryptography"]
     program = f"import sys, headrace; print(*[name for name in {unwanted} if name in sys.modules])"
     found = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
     assert found.stdout.split() == []

@@ -7,10 +7,14 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
-from headrace.core.errors import ConfigurationError, InvalidPayload
-from headrace.core.messages.message import Stream, decode_envelope, encode_envelope, group_stream
+from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
+from headrace.core.messages.message import (
+    Envelope,
+    Stream,
+    decode_envelope,
+    encode_envelope,
+    group_stream,
+)
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.findings import Finding
 from headrace.core.records.job_info import JobInfo, job_info, newest_first
@@ -19,7 +23,7 @@ from headrace.core.records.traffic import KEPT_MINUTES
 from headrace.core.rules.layout import checked_partitions
 from headrace.core.runtime.clock import microseconds
 from headrace.core.topics.start import StartAt, start_of
-from headrace.core.values.codec import Codec
+from headrace.core.values.codec import AppCodec
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number
@@ -36,8 +40,8 @@ from .repeatable import Counted
 from .steering import Steering
 from .tail import Tail
 
-#: `(task, args, kwargs)` → payload bytes.
-Encode = Callable[[str, Sequence[Any], Mapping[str, Any]], bytes]
+#: `(id, envelope, args, kwargs)` → the envelope with other arguments.
+EditEnvelope = Callable[[str, Envelope, Sequence[Any], Mapping[str, Any]], Envelope]
 
 
 class Admin:
@@ -48,13 +52,13 @@ class Admin:
         app_loop: AppLoop,
         registry: Registry,
         *,
-        encode: Encode,
+        edit_envelope: EditEnvelope,
         end_record_ttl: float,
-        codec: Codec | None = None,
+        codec: AppCodec | None = None,
     ) -> None:
         self._app_loop = app_loop
         self._registry = registry
-        self._encode = encode
+        self._edit_envelope = edit_envelope
         self._codec = codec
         self._ttl_us = microseconds(end_record_ttl)
 
@@ -285,12 +289,11 @@ class Admin:
     def _edited(self, args: Sequence[Any], kwargs: Mapping[str, Any], record: Record) -> bytes:
         try:
             envelope = decode_envelope(record.body or b"")
-        except DECODE_ERRORS as error:
+            return encode_envelope(self._edit_envelope(record.id, envelope, args, kwargs))
+        except (*DECODE_ERRORS, UnverifiedPayload) as error:
             raise InvalidPayload(
                 f"job {record.id} cannot be edited: its message cannot be read ({error})"
             ) from error
-        payload = self._encode(envelope.task, args, kwargs)
-        return encode_envelope(msgspec.structs.replace(envelope, payload=payload))
 
 
 def _one_stream(where: Place) -> Stream:

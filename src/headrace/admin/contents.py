@@ -10,12 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.core.messages.event_envelope import decode_event
-from headrace.core.messages.message import decode_envelope
+from headrace.core.errors import InvalidPayload
+from headrace.core.messages.associated_data import arguments_data, event_data
+from headrace.core.messages.event_envelope import EventEnvelope, decode_event
+from headrace.core.messages.message import Envelope, decode_envelope
 from headrace.core.records.record import Record, moment
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.topics.topic import LogEntry
-from headrace.core.values.codec import Codec
+from headrace.core.values.codec import AppCodec, BindingCodec, check_id, form_of, unwrapped
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.secret import masked
 
@@ -63,12 +65,12 @@ class _PlainArguments(msgspec.Struct, array_like=True):
     kwargs: dict[str, Any] = {}
 
 
-def contents_of(record: Record, codec: Codec | None) -> Contents | None:
+def contents_of(record: Record, codec: AppCodec | None) -> Contents | None:
     """None when the body is gone."""
     if record.body is None:
         return None
     if record.stream.kind == "queue":
-        return _job_contents(record.body, codec)
+        return _job_contents(record.id, record.body, codec)
     event = read_event(LogEntry(0, record.id, record.task, record.body, 0), record.stream.topic, codec)
     return Contents(headers=event.headers, problem=event.problem, event=event)
 
@@ -83,7 +85,7 @@ def named_arguments(contents: Contents, function: Callable[..., Any] | None) -> 
     yield from contents.kwargs.items()
 
 
-def read_event(entry: LogEntry, topic: str, codec: Codec | None) -> EventInfo:
+def read_event(entry: LogEntry, topic: str, codec: AppCodec | None) -> EventInfo:
     """An event of a log or of a group, as far as it can be read."""
     bare = EventInfo(
         id=entry.id,
@@ -98,7 +100,7 @@ def read_event(entry: LogEntry, topic: str, codec: Codec | None) -> EventInfo:
         envelope = decode_event(entry.body)
     except DECODE_ERRORS as error:
         return msgspec.structs.replace(bare, problem=f"the message cannot be read: {error}")
-    payload, problem = _payload(envelope.payload, codec)
+    payload, problem = _payload(entry.id, topic, envelope, codec)
     return msgspec.structs.replace(
         bare,
         occurred_at=datetime_of(envelope.enqueued_us),
@@ -114,26 +116,35 @@ def read_event(entry: LogEntry, topic: str, codec: Codec | None) -> EventInfo:
     )
 
 
-def _payload(data: bytes, codec: Codec | None) -> tuple[Any, str]:
+def _payload(id: str, topic: str, envelope: EventEnvelope, codec: AppCodec | None) -> tuple[Any, str]:
     try:
-        return msgspec.msgpack.decode(_unwrapped(data, codec), ext_hook=masked), ""
+        data = _opened(id, envelope, codec, event_data(topic, envelope))
+        return msgspec.msgpack.decode(data, ext_hook=masked), ""
     except Exception as error:  # a codec may raise anything
         return None, f"the payload cannot be read: {error}"
 
 
-def _job_contents(body: bytes, codec: Codec | None) -> Contents:
+def _job_contents(id: str, body: bytes, codec: AppCodec | None) -> Contents:
     try:
         envelope = decode_envelope(body)
     except DECODE_ERRORS as error:
         return Contents(problem=f"the message cannot be read: {error}")
     headers = envelope.headers or {}
     try:
-        payload = _unwrapped(envelope.payload, codec)
+        payload = _opened(id, envelope, codec, arguments_data(id, envelope.task, headers))
         arguments = msgspec.msgpack.decode(payload, type=_PlainArguments, ext_hook=masked)
     except Exception as error:  # a codec may raise anything
         return Contents(headers=headers, problem=f"the arguments cannot be read: {error}")
     return Contents(tuple(arguments.args), arguments.kwargs, headers)
 
 
-def _unwrapped(data: bytes, codec: Codec | None) -> bytes:
-    return data if codec is None else codec.decode(data)
+def _opened(id: str, envelope: Envelope, codec: AppCodec | None, associated: bytes) -> bytes:
+    """The payload of the message with this id, as the codec of this app opens it."""
+    if codec is None:
+        form = form_of(envelope.payload)
+        if form:
+            raise InvalidPayload(f"it is {form}, and no codec is known here: name the app, as module:app")
+        return envelope.payload
+    if isinstance(codec, BindingCodec):
+        check_id(id, envelope.id)
+    return unwrapped(envelope.payload, codec, associated)

@@ -10,7 +10,7 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.topics.position import Position
 from headrace.core.topics.topic import Start
-from headrace.core.values.codec import Codec
+from headrace.core.values.codec import AppCodec
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
 
@@ -36,7 +36,7 @@ class Tail:
         *,
         group: str | None,
         follow: bool,
-        codec: Codec | None,
+        codec: AppCodec | None,
     ) -> None:
         self._app_loop = app_loop
         self._topic = Stream("topic", topic)

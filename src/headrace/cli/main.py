@@ -13,6 +13,7 @@ from headrace.cli.commands.dead import dead
 from headrace.cli.commands.doctor import doctor
 from headrace.cli.commands.enqueue import enqueue
 from headrace.cli.commands.jobs import cancel, jobs, retry
+from headrace.cli.commands.keys import keys
 from headrace.cli.commands.publish import publish
 from headrace.cli.commands.queues import pause, purge, resume, split
 from headrace.cli.commands.schedules import schedules
@@ -124,6 +125,7 @@ for command in (
     tail,
     dashboard,
     doctor,
+    keys,
     bench,
     completion,
     version,

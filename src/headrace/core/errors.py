@@ -14,6 +14,7 @@ HeadraceError
 ├── PayloadError
 │   ├── PayloadTooLarge      more bytes than `max_payload`
 │   └── InvalidPayload       cannot be encoded, or does not fit the annotated types
+│       └── UnverifiedPayload  not signed or encrypted by a key of this app, or changed since
 ├── UnknownTask              no task of that name is registered here
 ├── ResultError              what `Job.result()` raises
 │   ├── JobFailed            it ended in the dead letters (.error_type, .error, .traceback)
@@ -143,6 +144,10 @@ class PayloadTooLarge(PayloadError):
 
 class InvalidPayload(PayloadError):
     """The arguments cannot be encoded, or do not fit the parameters' types."""
+
+
+class UnverifiedPayload(InvalidPayload):
+    """A signing or encrypting codec refused the bytes. Users see it as an `InvalidPayload`."""
 
 
 class UnknownTask(HeadraceError):

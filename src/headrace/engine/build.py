@@ -219,6 +219,7 @@ def build_intake(
         plan.registry.schedules.values(),
         emitter=plan.emitter,
         expired_ttl_us=microseconds(plan.options.end_record_ttl),
+        codec=plan.registry.codec,
     )
     fired = (schedule_runner,) if plan.fires else ()
     return IntakeParts(subscriptions, schedule_runner, (*queue_readers, subscriptions, *fired))

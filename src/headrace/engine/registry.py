@@ -14,9 +14,10 @@ import msgspec
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import Stream
+from headrace.core.messages.message import Envelope, Stream
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.schedules.schedule import Schedule
+from headrace.core.values.codec import BindingCodec
 from headrace.engine.running.injection.resources import Lifespan
 
 if TYPE_CHECKING:
@@ -41,6 +42,7 @@ class CallNext(Protocol):
 #: What is wrapped around every run: `async def middleware(run, call_next) -> object`.
 Middleware = Callable[["Run", CallNext], Awaitable[object]]
 Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
+DecodeBound = Callable[[str, Envelope], tuple[tuple[Any, ...], dict[str, Any]]]
 Fit = Callable[["Run", "ManualAcks"], tuple[Any, ...]]
 
 
@@ -52,12 +54,14 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     function: Callable[..., Any]
     run_in: Literal["loop", "thread", "process"]
     decode: Decode
-    encode: Callable[[object], bytes]
-    decode_result: Callable[[bytes], Any]
+    encode: Callable[[object, str], bytes]  # a result, and the id of its job
+    decode_result: Callable[[bytes, str], Any]
     retry: RetryPolicy | RetryFunction
     timeout: float | None
     result_ttl: float  # 0: no result is kept
     nothing: bytes | None = None  # the payload of a call without arguments, if the function allows that
+    # In place of `decode` when the codec of the app binds payloads: takes the id of the message, too.
+    decode_bound: DecodeBound | None = None
     # Of a subscription: `fit` makes the arguments from the whole run and the part that settles deliveries.
     fit: Fit | None = None
     batch: bool = False  # it takes a list of events, and can report the outcome of each
@@ -67,16 +71,20 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     def __post_init__(self) -> None:
         if self.run_in == "loop" and not _is_async_def(self.function):
             msgspec.structs.force_setattr(self, "function", _awaiting(self.function))
-        plain = self.run_in == "loop" and self.fit is None and not self.batch and not self.timeout
+        bare = self.fit is None and self.decode_bound is None
+        plain = self.run_in == "loop" and bare and not self.batch and not self.timeout
         msgspec.structs.force_setattr(self, "plain", plain)
 
 
 class Registry:
     """Handlers by name, the middleware around them, and the lifespan whose value they use."""
 
-    def __init__(self, lifespan: Lifespan | None = None, job_logs: int = 0) -> None:
+    def __init__(
+        self, lifespan: Lifespan | None = None, job_logs: int = 0, codec: BindingCodec | None = None
+    ) -> None:
         self.lifespan = lifespan
         self.job_logs = job_logs
+        self.codec = codec  # if it binds payloads: schedules need it for the jobs that they make
         self.handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
         self.schedules: dict[str, Schedule] = {}  # those that the code declares

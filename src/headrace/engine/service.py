@@ -30,7 +30,7 @@ Step = Callable[[], Awaitable[float | None]]
 
 def backoff(failures: int) -> float:
     """Seconds to wait after this many failures in a row."""
-    return random.uniform(0.02, min(LONGEST_BACKOFF, 0.1 * 2.0 ** min(failures, 10)))
+    return random.uniform(0.02, min(LONGEST_BACKOFF, 0.1 * 2.0 ** min(failures, 10)))  # nosec B311 # jitter
 
 
 class Service:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import datetime
 from functools import cached_property
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 import msgspec
 
 from headrace.core.errors import ConfigurationError, InvalidPayload, PayloadTooLarge
+from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import EventEnvelope
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import (
@@ -23,7 +24,7 @@ from headrace.core.messages.sending import TRACEPARENT
 from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
 from headrace.core.values import encoding
 from headrace.core.values.checks import checked_headers, due_moment, short_text
-from headrace.core.values.codec import Codec
+from headrace.core.values.codec import AppCodec, BindingCodec, binding
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.whole_numbers import positive_number
@@ -56,28 +57,33 @@ class EventEncoder:
     def __init__(
         self,
         *,
+        topic: str,
         wanted: Any,
         schema_version: int,
         window_us: int,
         clock: TimeSource,
-        codec: Codec | None,
+        codec: AppCodec | None,
         max_payload: int,
     ) -> None:
+        self._topic = topic
         self._wanted = wanted
         self._is_class = isinstance(wanted, type)
         self._kind = getattr(wanted, "__name__", "event") if wanted is not Any else "event"
         self._schema_version = schema_version
         self._window_us = window_us
         self._clock = clock
-        self._codec = codec
+        self._binding = binding(codec)
+        self._codec = None if isinstance(codec, BindingCodec) else codec
         self._max_payload = max_payload
 
     def encode(self, draft: EventDraft[Any], inherited: Inherited) -> Message:
         """The message of an event; a `HeadraceError` when it cannot be sent."""
         payload = self._payload(draft.payload)
         envelope = self._envelope(draft, payload, inherited)
+        if self._binding is not None:
+            envelope = self._bound(envelope, self._binding)
         body = encode_envelope(envelope)
-        if len(body) - len(payload) > ENVELOPE_ROOM:
+        if len(body) - len(envelope.payload) > ENVELOPE_ROOM:
             raise PayloadTooLarge(
                 f"the headers and options of the event have more than {ENVELOPE_ROOM:,} bytes"
             )
@@ -130,11 +136,21 @@ class EventEncoder:
             encoding.check_kinds(value, self._checked(encoded))
         payload = encoded if self._codec is None else self._codec.encode(encoded)
         if len(payload) > self._max_payload:
-            raise PayloadTooLarge(
-                f"the event has {len(payload):,} bytes, more than the {self._max_payload:,} allowed: send a "
-                "reference instead, or raise max_payload on both ends"
-            )
+            self._refuse(payload)
         return payload
+
+    def _bound(self, envelope: EventEnvelope, codec: BindingCodec) -> EventEnvelope:
+        """The envelope with its payload as a codec stores it, which binds it to this event."""
+        payload = codec.encode_for(envelope.payload, event_data(self._topic, envelope))
+        if len(payload) > self._max_payload:
+            self._refuse(payload)
+        return msgspec.structs.replace(envelope, payload=payload)
+
+    def _refuse(self, payload: bytes) -> NoReturn:
+        raise PayloadTooLarge(
+            f"the event has {len(payload):,} bytes, more than the {self._max_payload:,} allowed: send a "
+            "reference instead, or raise max_payload on both ends"
+        )
 
     def _checked(self, encoded: bytes) -> Any:
         """The payload as subscribers decode it. Publishing refuses a payload that no subscriber can

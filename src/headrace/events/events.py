@@ -55,6 +55,7 @@ class Events:
                 raise ConfigurationError(f"topic {options.name!r} is declared twice, with different options")
             return known
         encoder = EventEncoder(
+            topic=options.name,
             wanted=wanted,
             schema_version=options.schema_version,
             window_us=options.window_us,

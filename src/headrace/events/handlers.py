@@ -7,16 +7,17 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from inspect import Parameter
-from typing import Any, Literal, get_args, get_origin
+from typing import Any, Literal, NoReturn, get_args, get_origin
 
 import msgspec
 
-from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
+from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import decode_event
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.values import encoding
 from headrace.core.values.annotations import hints_of
-from headrace.core.values.codec import Codec, unwrapped
+from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id, unwrapped
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.registry import Handler
 from headrace.engine.running.injection.dependencies import asked_of_callers, needs_of
@@ -41,7 +42,7 @@ class EventReader:
         function: Callable[..., Any],
         wanted: Any,
         options: SubscriptionOptions,
-        codec: Codec | None,
+        codec: AppCodec | None,
         local_names: Mapping[str, Any],
     ) -> None:
         if not hasattr(inner := _inner(function), "__qualname__"):
@@ -52,7 +53,8 @@ class EventReader:
         self._wanted = wanted
         self._batch = options.batch is not None
         self._settled = options.ack == "receipt" or options.fan_out
-        self._codec = codec
+        self._binding = binding(codec)
+        self._codec = None if isinstance(codec, BindingCodec) else codec
         self._local_names = local_names
         self._manual = options.ack == "manual"
 
@@ -80,7 +82,8 @@ class EventReader:
     def fit(self, run: Run, acks: ManualAcks) -> tuple[Any, ...]:
         """The argument for a run; `InvalidPayload` when the bytes do not fit the type."""
         run.settled = self._settled
-        payload = self._payload(run.envelope.payload)
+        binding = self._binding
+        payload = self._payload(run.envelope.payload if binding is None else self._verified(run, binding))
         if self.form == "payload":
             return (payload,)
         claim = run.claim
@@ -89,7 +92,15 @@ class EventReader:
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a handler that takes the payload alone."""
+        if self._binding is not None:
+            raise UnverifiedPayload("the event of this payload is not known: use fit")
         return (self._payload(payload),), {}
+
+    def _verified(self, run: Run, codec: BindingCodec) -> bytes:
+        """The encoded payload; `UnverifiedPayload` when the event is not as it was published."""
+        claim, event = run.claim, decode_event(run.claim.body)
+        check_id(claim.id, event.id)
+        return codec.decode_for(event.payload, event_data(claim.whole.topic, event))
 
     def _payload(self, payload: bytes) -> Any:
         data = unwrapped(payload, self._codec)
@@ -146,14 +157,18 @@ def handler_of(
         function=provided(function, needs) if needs else function,
         run_in="loop" if is_async else "thread",
         decode=reader.decode,
-        encode=encoding.encode,
-        decode_result=encoding.decoder(Any).decode,
+        encode=_no_result,
+        decode_result=_no_result,
         retry=retry,
         timeout=None,
         result_ttl=0.0,
         fit=reader.fit,
         batch=batch,
     )
+
+
+def _no_result(value: object, id: str) -> NoReturn:
+    raise TypeError("the handler of an event has no result")
 
 
 def _inner(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -89,7 +89,7 @@ class Arguments:
         if self._secret is False and not ordered:
             try:
                 return encode_quickly(parts)
-            except Exception:
+            except Exception:  # nosec B110 # raised below
                 pass  # the error is raised below, with the name of the function
         encode = encoding.encode_ordered if ordered else encoding.encode
         try:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from typing import Any
 
 import msgspec
 
-from headrace.core.errors import ConfigurationError, InvalidPayload
-from headrace.core.messages.message import PRIORITIES, Stream
+from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
+from headrace.core.messages.associated_data import arguments_data, result_data
+from headrace.core.messages.message import PRIORITIES, Envelope, Stream
 from headrace.core.values import encoding
-from headrace.core.values.codec import Codec, unwrapped
+from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id, form_of, unwrapped
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.names import PATTERN
 from headrace.engine.registry import Decode
@@ -28,7 +29,7 @@ class Declared:
     """The options of one task, and the encoding of its arguments and results."""
 
     def __init__(
-        self, options: TaskOptions, arguments: Arguments, result_ttl: float, codec: Codec | None
+        self, options: TaskOptions, arguments: Arguments, result_ttl: float, codec: AppCodec | None
     ) -> None:
         self.options = options
         self.arguments = arguments
@@ -36,31 +37,57 @@ class Declared:
         self.stream: Stream = Stream("queue", options.queue)
         self.priority: int = PRIORITIES[options.priority]
         self.child: bool = options.run_in == "process"
-        self.plain: bool = not options.unique and not options.expires
         self._codec = codec
+        #: The codec, if it needs the message of a payload. Then `encode` does not wrap: `bind` does.
+        self.binding: BindingCodec | None = binding(codec)
+        self.plain: bool = not options.unique and not options.expires and self.binding is None
+        wraps = codec is not None and self.binding is None
         # From arguments to the bytes that are stored, and back.
-        self.encode: Encode = arguments.encode if codec is None else self._encode_wrapped
+        self.encode: Encode = self._encode_wrapped if wraps else arguments.encode
         self.decode: Decode = arguments.decode if codec is None else self._decode_wrapped
 
-    def encode_result(self, value: object) -> bytes:
+    def bind(self, payload: bytes, id: str, headers: Mapping[str, str] | None) -> bytes:
+        """The encoded arguments for the message with this id, as its codec has them."""
+        if self.binding is None:
+            return payload
+        return self.binding.encode_for(payload, arguments_data(id, self.options.name, headers))
+
+    def decode_bound(self, id: str, envelope: Envelope) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of the message with this id, from its codec."""
+        if self.binding is None:
+            return self.decode(envelope.payload)
+        return self.arguments.decode(self.verified(self.binding, id, envelope))
+
+    def verified(self, codec: BindingCodec, id: str, envelope: Envelope) -> bytes:
+        """The encoded arguments; `UnverifiedPayload` when the message is not as it was made."""
+        check_id(id, envelope.id)
+        return codec.decode_for(envelope.payload, arguments_data(id, envelope.task, envelope.headers))
+
+    def encode_result(self, value: object, id: str) -> bytes:
         encoded = encoding.encode(value)
         if self._secret_result:
             # Encoded once more through the type: the type may say that a plain value is a secret.
             encoded = encoding.encode(decoded(self._result_decoder, encoded, self.options.name))
-        return self._wrap(encoded)
+        if self.binding is not None:
+            return self.binding.encode_for(encoded, result_data(id, self.options.name))
+        return encoded if self._codec is None else self._wrap(encoded)
 
-    def decode_result(self, result: bytes) -> Any:
-        """A stored result in the type that the function is annotated to return."""
-        return decoded(self._result_decoder, unwrapped(result, self._codec), self.options.name)
+    def decode_result(self, result: bytes, id: str) -> Any:
+        """A stored result of the job with this id, in the type that the function is annotated to return."""
+        payload = opened_result(result, self._codec, id, self.options.name)
+        return decoded(self._result_decoder, payload, self.options.name)
 
     def _encode_wrapped(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
         return self._wrap(self.arguments.encode(args, kwargs))
 
     def _decode_wrapped(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        if self.binding is not None:
+            raise UnverifiedPayload("the message of this payload is not known: use decode_bound")
         return self.arguments.decode(unwrapped(payload, self._codec))
 
     def _wrap(self, payload: bytes) -> bytes:
-        return payload if self._codec is None else self._codec.encode(payload)
+        codec = self._codec
+        return payload if codec is None or isinstance(codec, BindingCodec) else codec.encode(payload)
 
     @cached_property
     def _secret_result(self) -> bool:
@@ -71,11 +98,20 @@ class Declared:
         return encoding.decoder(self.arguments.hints.get("return", Any))
 
 
+def opened_result(result: bytes, codec: AppCodec | None, id: str, task: str) -> bytes:
+    """A stored result without its codec."""
+    return result if codec is None else unwrapped(result, codec, result_data(id, task))
+
+
 def decoded(decoder: msgspec.msgpack.Decoder[Any], result: bytes, task: str) -> Any:
     """The value of a result; `InvalidPayload` when the bytes do not fit the type."""
     try:
         return decoder.decode(result)
     except DECODE_ERRORS as error:
+        if form := form_of(result):
+            raise InvalidPayload(
+                f"the result of {task} is {form}, and no codec is known here: use the app that made it"
+            ) from error
         raise InvalidPayload(f"a stored result of {task} does not fit its return type: {error}") from error
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import hashlib
+from collections.abc import Mapping
 from typing import Any, NoReturn
 
 import msgspec
@@ -23,6 +23,7 @@ from headrace.core.messages.message import (
 )
 from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
+from headrace.core.values.codec import fingerprint
 
 from .declared import Declared
 from .options import AS_DECLARED, CallOptions, UniqueUntil
@@ -85,6 +86,19 @@ class JobEncoder:
             self._refuse(declared, payload)
         return payload
 
+    def _bound(self, declared: Declared, payload: bytes, id: str, headers: Mapping[str, str] | None) -> bytes:
+        payload = declared.bind(payload, id, headers)
+        if len(payload) > self._max_payload:
+            self._refuse(declared, payload)
+        return payload
+
+    def payload_for(
+        self, declared: Declared, envelope: Envelope, args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> bytes:
+        """New arguments for a message that is stored."""
+        payload = self.payload(declared, args, kwargs)
+        return self._bound(declared, payload, envelope.id, envelope.headers)
+
     def _refuse(self, declared: Declared, payload: bytes) -> NoReturn:
         raise PayloadTooLarge(
             f"the arguments of {declared.options.name} have {len(payload):,} bytes, more than the "
@@ -95,6 +109,8 @@ class JobEncoder:
         task, options = declared.options, call.options
         id = new_id() if options.job_id is UNSET else options.job_id
         headers = None if options.headers is UNSET else options.headers
+        if declared.binding is not None:
+            payload = self._bound(declared, payload, id, headers)
         now_us = self._clock.now_us()
         envelope = Envelope(
             ENVELOPE_VERSION, id, task.name, now_us, headers, _overrides(options, now_us), payload
@@ -161,7 +177,9 @@ def _unique_key(call: Call[Any], declared: Declared) -> UniqueKey | None:
         return None
     if given is UNSET:
         payload = declared.arguments.encode(call.args, call.kwargs, ordered=True)
-        key = f"arguments:{task.name}:{hashlib.blake2b(payload, digest_size=16).hexdigest()}"
+        binding = declared.binding
+        mark = fingerprint(payload) if binding is None else binding.fingerprint(payload)
+        key = f"arguments:{task.name}:{mark}"
     else:
         key = f"{GIVEN_KEY}{given}"
     return _with_window(key, task.unique_until if options.unique_until is UNSET else options.unique_until)

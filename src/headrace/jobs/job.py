@@ -28,7 +28,7 @@ class Lookup(Protocol):
     async def ended(self, id: str, queue: str | None, timeout: float | None) -> Record | None: ...
     async def cancel(self, id: str, queue: str | None) -> bool: ...
     def keeps_result(self, task: str) -> bool: ...
-    def decoded_result(self, task: str, result: bytes) -> Any: ...
+    def decoded_result(self, id: str, task: str, result: bytes) -> Any: ...
 
 
 class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
@@ -120,7 +120,7 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
             )
 
     def _decoded(self, record: Record, result: bytes) -> R:
-        value: R = self._lookup.decoded_result(record.task or self.task or "", result)
+        value: R = self._lookup.decoded_result(self.id, record.task or self.task or "", result)
         return value
 
 

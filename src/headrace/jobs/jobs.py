@@ -8,10 +8,11 @@ import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, Literal, TypeVar
 
+import msgspec
 from msgspec import UNSET
 
 from headrace.core.errors import ConfigurationError, NotConfirmed, NotDurable, QueueFull, UnknownTask
-from headrace.core.messages.message import Message, Stream
+from headrace.core.messages.message import Envelope, Message, Stream, decode_envelope
 from headrace.core.messages.sending import SendingWrapper
 from headrace.core.records.answers import Answer
 from headrace.core.signals import JobEnqueued
@@ -84,6 +85,7 @@ class Jobs:
                 timeout=options.timeout or None,
                 result_ttl=declared.result_ttl,
                 nothing=arguments.nothing if self._codec is None else None,
+                decode_bound=None if declared.binding is None else declared.decode_bound,
             )
         )
         self._declared[options.name] = declared
@@ -155,15 +157,19 @@ class Jobs:
             sending.ids = (job.id,)
             return job
 
-    def payload(self, task: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bytes:
-        """Arguments for a task of this app, as the bytes that are stored. They are decoded once, as a worker
-        does, so that wrong arguments are refused."""
-        declared = self._declared.get(task)
+    def edited(self, id: str, envelope: Envelope, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Envelope:
+        """The envelope of a stored job with other arguments. They are decoded once, as a worker does, so that
+        wrong arguments are refused."""
+        declared = self._declared.get(envelope.task)
         if declared is None:
-            raise UnknownTask(f"no task called {task!r} is declared in this app")
-        payload = self._encoder.payload(declared, tuple(args), dict(kwargs))
-        declared.decode(payload)
-        return payload
+            raise UnknownTask(f"no task called {envelope.task!r} is declared in this app")
+        if declared.binding is not None:
+            # The headers are signed anew, so they must be genuine.
+            declared.verified(declared.binding, id, envelope)
+        payload = self._encoder.payload_for(declared, envelope, tuple(args), dict(kwargs))
+        edited = msgspec.structs.replace(envelope, payload=payload)
+        declared.decode_bound(id, edited)
+        return edited
 
     async def post(self, stream: Stream, message: Message) -> Job[Any]:
         """Store a job whose message was made before, maybe by other code. Runs on the app's loop."""
@@ -227,6 +233,16 @@ class Jobs:
     def encode(self, call: Call[Any]) -> tuple[Stream, Message]:
         """The message of a call, and the stream of its queue."""
         return self._encoder.encode(call, self._declared_of(call))
+
+    def template_of(self, call: Call[Any]) -> tuple[Stream, Message, Envelope]:
+        """What a schedule sends for a call. Its arguments are not bound to this one message."""
+        declared = self._declared_of(call)
+        stream, message = self._encoder.encode(call, declared)
+        envelope = decode_envelope(message.body)
+        if declared.binding is not None:
+            payload = declared.verified(declared.binding, message.id, envelope)
+            envelope = msgspec.structs.replace(envelope, payload=payload)
+        return stream, message, envelope
 
     def _declared_of(self, call: Call[Any]) -> Declared:
         if not isinstance(call, Call):

@@ -12,10 +12,10 @@ from headrace.core.records.answers import CancelAnswer
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.runtime.clock import microseconds
 from headrace.core.values import encoding
-from headrace.core.values.codec import Codec, unwrapped
+from headrace.core.values.codec import AppCodec
 from headrace.engine.app_loop.app_loop import AppLoop
 
-from .declared import Declared, decoded
+from .declared import Declared, decoded, opened_result
 from .encoder import queue_stream
 
 _ANYTHING = encoding.decoder(Any)
@@ -32,7 +32,7 @@ class JobLookup:
         *,
         app_loop: AppLoop,
         declared: Mapping[str, Declared],
-        codec: Codec | None,
+        codec: AppCodec | None,
         end_record_ttl: float,
     ) -> None:
         self._app_loop = app_loop
@@ -71,13 +71,13 @@ class JobLookup:
         declared = self._declared.get(task)
         return declared is None or declared.result_ttl > 0
 
-    def decoded_result(self, task: str, result: bytes) -> Any:
-        """A result in the type that its task returns, or as plain data when this app does not know the
-        task."""
+    def decoded_result(self, id: str, task: str, result: bytes) -> Any:
+        """The result of a job in the type that its task returns, or as plain data when this app does not know
+        the task."""
         declared = self._declared.get(task)
         if declared is not None:
-            return declared.decode_result(result)
-        return decoded(_ANYTHING, unwrapped(result, self._codec), task)
+            return declared.decode_result(result, id)
+        return decoded(_ANYTHING, opened_result(result, self._codec, id, task), task)
 
     async def _find(self, id: str, queue: str | None) -> Record | None:
         backend = self._app_loop.backend

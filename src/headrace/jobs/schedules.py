@@ -5,14 +5,15 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
+from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, get_args, overload
 
 import msgspec
 from msgspec import UNSET
 
-from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import Stream, decode_envelope
+from headrace.core.messages.message import Stream
 from headrace.core.records.record import moment
 from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.schedules.schedule import (
@@ -22,8 +23,9 @@ from headrace.core.schedules.schedule import (
     Template,
     Timing,
     check_timing,
-    encode_schedule,
+    encode_bound,
     message_of,
+    opened,
     stored_schedule,
     upcoming,
 )
@@ -33,9 +35,11 @@ from headrace.core.schedules.schedule_record import (
     add,
     establish,
     pause,
+    redefine,
     remove,
     resume,
 )
+from headrace.core.values.codec import BindingCodec
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_loop import AppLoop
@@ -170,10 +174,9 @@ class Schedules:
 
     def _schedule(self, name: str, call: Call[Any], timing: Timing) -> Schedule:
         checked_name("schedule", name)
-        stream, message = self._jobs.encode(call)
+        stream, message, envelope = self._jobs.template_of(call)
         if call.options.job_id is not UNSET or call.options.at is not UNSET:
             raise ConfigurationError("a scheduled call cannot have job_id= or at=: it is enqueued many times")
-        envelope = decode_envelope(message.body)
         template = Template(
             task=message.task,
             payload=envelope.payload,
@@ -214,10 +217,14 @@ class Schedules:
         for record in records:
             if record.name == schedule.name and record.stream.name != schedule.queue:
                 raise _taken(schedule.name)
-        stream, definition = Stream("queue", schedule.queue), encode_schedule(schedule)
-        [added] = await self._app_loop.backend.swap_schedules([add(stream, schedule.name, definition)])
-        if added.record is None or added.record.definition != definition:
+        stream, codec = Stream("queue", schedule.queue), self._registry.codec
+        addition = add(stream, schedule.name, encode_bound(schedule, codec))
+        [added] = await self._app_loop.backend.swap_schedules([addition])
+        if added.record is None or _opened(added.record, codec) != schedule:
             raise _taken(schedule.name)
+        if codec is not None and not added.done:
+            # The stored schedule may need a key that is about to be removed.
+            await self._swap(added.record, partial(redefine, definition=encode_bound(schedule, codec)))
         return _info(added.record, schedule, max(now_us, added.record.last_us))
 
     async def _list(self) -> builtins.list[ScheduleInfo]:
@@ -249,13 +256,14 @@ class Schedules:
 
     async def _run_stored(self, name: str) -> Job[Any]:
         record = await self._app_loop.repeat(self._find, name)
-        schedule = stored_schedule(record.definition)
+        codec = self._registry.codec
+        schedule = _opened(record, codec)
         if schedule is None:
             raise ConfigurationError(
                 f"schedule {name!r} is declared in code that this process does not have: use module:app"
             )
         timetable = await self._app_loop.ask(lambda store: store.schedules([record.stream]))
-        message = message_of(schedule, new_id(), timetable.now_us)
+        message = message_of(schedule, new_id(), timetable.now_us, codec)
         return await self._app_loop.call(self._jobs.post, record.stream, message)
 
 
@@ -317,6 +325,17 @@ def _next_us(timing: Timing, last_us: int, now_us: int) -> int | None:
         return upcoming(timing, last_us, now_us)
     except Exception:
         return None
+
+
+def _opened(record: ScheduleRecord, codec: BindingCodec | None) -> Schedule | None:
+    schedule = stored_schedule(record.definition)
+    try:
+        return schedule and opened(schedule, codec, queue=record.stream.name, name=record.name)
+    except UnverifiedPayload as error:
+        raise InvalidPayload(
+            f"the arguments of schedule {record.name!r} cannot be read ({error}): use an app with its codec "
+            "and key, or remove the schedule and add it again"
+        ) from error
 
 
 def _taken(name: str) -> ConfigurationError:

@@ -9,6 +9,7 @@ from typing import Protocol, cast
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import SystemClock, TimeSource
 from headrace.core.store import Store
+from headrace.core.values.credentials import Credentials, checked_credentials
 
 #: Where jobs are kept when nothing else is said: in the working directory, durable.
 DEFAULT_URL = "sqlite:///headrace.db"
@@ -38,7 +39,15 @@ SCHEMES = {
 class Creator(Protocol):
     """What each backend module offers as `create`: checks URL and options, touches nothing yet."""
 
-    def __call__(self, url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store: ...
+    def __call__(
+        self,
+        url: str,
+        *,
+        namespace: str,
+        durability: str,
+        clock: TimeSource,
+        credentials: Credentials | None = None,
+    ) -> Store: ...
 
 
 class BackendModule(Protocol):
@@ -55,11 +64,23 @@ def chosen_url(given: object) -> str:
 
 
 def chosen_store(
-    url: str | None, store: object, *, namespace: str, durability: str, clock: TimeSource
+    url: str | None,
+    store: object,
+    *,
+    namespace: str,
+    durability: str,
+    clock: TimeSource,
+    credentials: Credentials | None = None,
 ) -> Store:
     """The store of an app: the one that it was given, or the one that its URL names, not yet connected."""
     if store is None:
-        return open_store(chosen_url(url), namespace=namespace, durability=durability, clock=clock)
+        return open_store(
+            chosen_url(url),
+            namespace=namespace,
+            durability=durability,
+            clock=clock,
+            credentials=checked_credentials(credentials),
+        )
     if url is not None:
         raise ConfigurationError("give an app a URL or a store=, not both")
     if not isinstance(store, Store):
@@ -67,6 +88,7 @@ def chosen_store(
     for name, value, default in (
         ("namespace", namespace, DEFAULT_NAMESPACE),
         ("durability", durability, DEFAULT_DURABILITY),
+        ("credentials", credentials, None),
     ):
         if value != default:
             raise ConfigurationError(f"{name}= goes with a URL: a store that is given as store= has its own")
@@ -74,11 +96,22 @@ def chosen_store(
 
 
 def open_store(
-    url: str, *, namespace: str = "headrace", durability: str = "default", clock: TimeSource | None = None
+    url: str,
+    *,
+    namespace: str = "headrace",
+    durability: str = "default",
+    clock: TimeSource | None = None,
+    credentials: Credentials | None = None,
 ) -> Store:
     """The store that `url` names, not yet connected; a `ConfigurationError` says what is wrong with it."""
     module = _module(url)
-    return module.create(url, namespace=namespace, durability=durability, clock=clock or SystemClock())
+    return module.create(
+        url,
+        namespace=namespace,
+        durability=durability,
+        clock=clock or SystemClock(),
+        credentials=credentials,
+    )
 
 
 def _module(url: str) -> BackendModule:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.app import App
+from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import decode_event
 from headrace.core.values import encoding
 from headrace.core.values.codec import unwrapped
@@ -21,7 +22,7 @@ def published_event(app: App, appended: Appended) -> Event[Any]:
     envelope = decode_event(message.body)
     topic = app._events.topics.get(name)
     decoder = encoding.decoder(Any if topic is None else topic.wanted)
-    payload = decoder.decode(unwrapped(envelope.payload, app._events._codec))
+    payload = decoder.decode(unwrapped(envelope.payload, app._events._codec, event_data(name, envelope)))
     began_us = appended.due_us or envelope.enqueued_us
     expires_us = began_us + message.lifetime_us if message.lifetime_us else 0
     return event_of(envelope, name, payload, expires_us)

@@ -85,7 +85,7 @@ def _workers(folder: Path) -> Iterator[list[subprocess.Popen[bytes]]]:
     try:
         for number in (1, 2):
             with (folder / f"worker-{number}.log").open("wb") as log:
-                workers.append(subprocess.Popen(command, stdout=log, stderr=log))
+                workers.append(subprocess.Popen(command, stdout=log, stderr=log))  # nosec B603 # our own program
         yield workers
     finally:
         for worker in workers:

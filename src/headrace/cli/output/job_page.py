@@ -40,11 +40,13 @@ _TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
 
 
 class JobPage(msgspec.Struct, frozen=True):
-    """A job with its arguments and, once there is one, its result."""
+    """A job with its arguments and, once there is one, its result. `problem`: why the result cannot be
+    read."""
 
     info: JobInfo
     contents: Contents | None
     result: object = msgspec.UNSET
+    problem: str = ""
 
 
 def read_page(app: App, info: JobInfo) -> JobPage:
@@ -54,8 +56,10 @@ def read_page(app: App, info: JobInfo) -> JobPage:
         return JobPage(info, contents)
     try:
         return JobPage(info, contents, app.sync.result(app.job(info.id, queue=info.queue), 5))
-    except (ResultError, PayloadError):  # no longer kept, or encoded by a codec that is not known here
+    except ResultError:  # no longer kept
         return JobPage(info, contents)
+    except PayloadError as error:  # made by a codec or a key that is not known here
+        return JobPage(info, contents, problem=f"it cannot be read: {error}")
 
 
 def job_document(info: JobInfo) -> dict[str, object]:
@@ -105,6 +109,8 @@ def _page_document(page: JobPage) -> dict[str, object]:
         document["event"] = msgspec.structs.asdict(contents.event)
     if page.result is not msgspec.UNSET:
         document["result"] = page.result
+    if page.problem:
+        document["result_problem"] = page.problem
     return document
 
 
@@ -127,7 +133,7 @@ def _facts(app: App, page: JobPage) -> Iterator[tuple[str, str | Text]]:
     yield "worker", info.worker
     yield "progress", f"{progress_text(info.progress)} ({ago(info.progress.at)})" if info.progress else ""
     yield from _contents(app, page)
-    yield "result", "" if page.result is msgspec.UNSET else compact_json(page.result)
+    yield "result", _result(page)
     yield "note", printable(info.note)
     yield "error", Text(printable(error_text(info)), style="red")
 
@@ -146,6 +152,13 @@ def _identity(info: JobInfo) -> Iterator[tuple[str, str]]:
 def _status(info: JobInfo) -> Text:
     text = status_text(info.status)
     return text.append(f" ({info.reason})") if info.reason else text
+
+
+def _result(page: JobPage) -> str:
+    """The result, or why it cannot be read. Empty: there is none."""
+    if page.problem:
+        return printable(page.problem)
+    return "" if page.result is msgspec.UNSET else compact_json(page.result)
 
 
 def _attempts(info: JobInfo) -> str:

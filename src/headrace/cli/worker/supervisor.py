@@ -44,7 +44,7 @@ class WorkerProcess:
         self._started_at = time.monotonic()
         # A session of its own: Ctrl-C on the terminal reaches the supervisor alone, which passes it on once.
         environment = {**os.environ, SUPERVISOR: str(os.getpid()), NUMBER: str(self.number)}
-        self.process = subprocess.Popen(self._command, env=environment, start_new_session=True)
+        self.process = subprocess.Popen(self._command, env=environment, start_new_session=True)  # nosec B603 # our own program
         logger.info("worker process %d started, pid %d", self.number, self.process.pid)
 
     def send(self, number: int) -> None:

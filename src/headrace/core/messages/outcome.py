@@ -17,6 +17,7 @@ class DeadReason(StrEnum):
     UNRECOVERABLE = "unrecoverable"  # its handler said that trying again is useless
     CRASHED = "crashed"  # its worker crashed too often while it ran
     INVALID = "invalid"  # the arguments do not fit the task
+    UNVERIFIED = "unverified"  # the app's codec found it unsigned, unencrypted or changed, or lacks its key
     UNDECODABLE = "undecodable"  # the bytes are no message
     OVERSIZED = "oversized"  # larger than this worker accepts
     UNKNOWN_TASK = "unknown_task"  # no worker knew its task for an hour

@@ -65,7 +65,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
             return self.base
         # 2**1000 no longer fits a float; the cap has long been reached by then.
         ceiling = min(self.cap, self.base * 2.0 ** min(failures - 1, 200))
-        return random.uniform(0, ceiling) if self.jitter else ceiling
+        return random.uniform(0, ceiling) if self.jitter else ceiling  # nosec B311 # jitter
 
 
 def checked_retry(value: object) -> RetryPolicy | RetryFunction:

@@ -20,7 +20,8 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 import msgspec
 from cronsim import CronSim, CronSimError
 
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, UnverifiedPayload
+from headrace.core.messages.associated_data import arguments_data, schedule_data
 from headrace.core.messages.ids import derived_id
 from headrace.core.messages.message import (
     ENVELOPE_VERSION,
@@ -35,6 +36,7 @@ from headrace.core.messages.message import (
 from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND
 from headrace.core.values.bounds import SpanUs
+from headrace.core.values.codec import BindingCodec, form_of
 from headrace.core.values.decoding import DECODE_ERRORS
 
 CatchUp = Literal["skip", "one", "all"]
@@ -198,21 +200,24 @@ def timing_of(schedule: Schedule) -> str:
     return hashlib.blake2b("\n".join(when).encode(), digest_size=6).hexdigest()
 
 
-def message_at(schedule: Schedule, moment_us: int, now_us: int) -> Message:
+def message_at(schedule: Schedule, moment_us: int, now_us: int, codec: BindingCodec | None = None) -> Message:
     """The message of a moment; its id depends only on the schedule and the moment."""
     jitter_us = round(schedule.timing.jitter_us * _fraction(schedule.name, moment_us))
     delay_us = schedule.template.delay_us + jitter_us
     id = derived_id("schedule", schedule.queue, schedule.name, str(moment_us))
-    message = message_of(schedule, id, now_us)
+    message = message_of(schedule, id, now_us, codec)
     # The delay counts from the moment, not from when a worker fires it.
     return msgspec.structs.replace(message, delay_us=0, due_us=moment_us + delay_us if delay_us else 0)
 
 
-def message_of(schedule: Schedule, id: str, now_us: int) -> Message:
-    """The message of a schedule under this id, sent now."""
+def message_of(schedule: Schedule, id: str, now_us: int, codec: BindingCodec | None = None) -> Message:
+    """The message of a schedule under this id, sent now. `codec` binds the arguments to it."""
     template = schedule.template
+    payload = template.payload
+    if codec is not None:
+        payload = codec.encode_for(payload, arguments_data(id, template.task, template.headers))
     envelope = Envelope(
-        ENVELOPE_VERSION, id, template.task, now_us, template.headers, template.overrides, template.payload
+        ENVELOPE_VERSION, id, template.task, now_us, template.headers, template.overrides, payload
     )
     return Message(
         id,
@@ -224,6 +229,38 @@ def message_of(schedule: Schedule, id: str, now_us: int) -> Message:
         unique=template.unique,
         child=template.child,
     )
+
+
+def encode_bound(schedule: Schedule, codec: BindingCodec | None) -> bytes:
+    """The schedule as it is stored. `codec` binds its arguments to it."""
+    if codec is not None:
+        payload = codec.encode_for(schedule.template.payload, _associated(schedule))
+        schedule = _with_payload(schedule, payload)
+    return encode_schedule(schedule)
+
+
+def opened(schedule: Schedule, codec: BindingCodec | None, *, queue: str, name: str) -> Schedule:
+    """A schedule with its plain arguments, stored under this name; `UnverifiedPayload` when it is not as it
+    was made."""
+    payload = schedule.template.payload
+    if codec is not None:
+        if (schedule.queue, schedule.name) != (queue, name):
+            raise UnverifiedPayload("it was made for another queue or under another name")
+        return _with_payload(schedule, codec.decode_for(payload, _associated(schedule)))
+    if form := form_of(payload):
+        raise UnverifiedPayload(f"its arguments are {form}, and this app has no codec that reads them")
+    return schedule
+
+
+def _associated(schedule: Schedule) -> bytes:
+    template, timing = schedule.template, schedule.timing
+    when = (timing.cron, timing.every_us, timing.tz)
+    return schedule_data(schedule.queue, schedule.name, when, template.task, template.headers)
+
+
+def _with_payload(schedule: Schedule, payload: bytes) -> Schedule:
+    template = msgspec.structs.replace(schedule.template, payload=payload)
+    return msgspec.structs.replace(schedule, template=template)
 
 
 @lru_cache(maxsize=10_000)
@@ -278,7 +315,10 @@ def _fields(expression: str) -> str:
 
 
 def _is_fixed(expression: str) -> bool:
-    minute, hour = expression.split()[-5:-3] or ("*", "*")
+    fields = expression.split()
+    if len(fields) < 5:
+        return False  # it is refused as soon as it is read
+    minute, hour = fields[-5:-3]
     return not minute.startswith("*") and not hour.startswith("*")
 
 

@@ -107,6 +107,11 @@ def resume(record: ScheduleRecord) -> ScheduleSwap:
     return _swap(record, _changed(record, paused=False, last_us=NOW) if record.paused else record)
 
 
+def redefine(record: ScheduleRecord, definition: bytes) -> ScheduleSwap:
+    """Store the definition in other bytes; the schedule goes on."""
+    return _swap(record, _changed(record, definition=definition))
+
+
 def remove(record: ScheduleRecord) -> ScheduleSwap:
     """Remove the schedule. Its jobs stay."""
     return _swap(record, None)
@@ -130,7 +135,7 @@ def _swap(record: ScheduleRecord, new: ScheduleRecord | None) -> ScheduleSwap:
     return ScheduleSwap(record.stream, record.name, record, new, announce=True)
 
 
-def _changed(record: ScheduleRecord, **fields: int | str | bool) -> ScheduleRecord:
+def _changed(record: ScheduleRecord, **fields: int | str | bytes | bool) -> ScheduleRecord:
     return msgspec.structs.replace(record, **fields)
 
 

@@ -22,7 +22,7 @@ class Secret(Generic[T_co]):
 
     As a parameter's type, `token: Secret[str]`, it arrives wrapped; `token.reveal()` gives the value. It is
     masked, not encrypted: a program that can read the store's bytes can read it. To encrypt, use
-    `App(codec=...)`.
+    `App(codec=EncryptedCodec(keys))`.
     """
 
     __slots__ = ("_value",)

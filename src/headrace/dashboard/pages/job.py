@@ -10,7 +10,7 @@ from headrace.admin import Contents
 from headrace.admin.contents import named_arguments
 from headrace.admin.place import Place, place_of
 from headrace.app import App
-from headrace.core.errors import HeadraceError
+from headrace.core.errors import HeadraceError, PayloadError
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import JobStatus
 from headrace.dashboard.links import place_in
@@ -79,5 +79,7 @@ async def _result(app: App, info: JobInfo) -> str | None:
         return None
     try:
         return data(await app.job(info.id, queue=info.queue).result(timeout=1))
-    except HeadraceError:  # it has just expired, or this app does not have its codec
+    except PayloadError as error:  # made by a codec or a key that this app does not have
+        return f"It cannot be read: {error}"
+    except HeadraceError:  # it has just expired
         return None

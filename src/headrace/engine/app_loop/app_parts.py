@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
-from headrace.core.values.codec import Codec
+from headrace.core.values.codec import AppCodec
 from headrace.engine.emitter import Emitter
 from headrace.engine.registry import Registry
 
@@ -18,6 +18,6 @@ class AppParts(msgspec.Struct, frozen=True):
     app_loop: AppLoop
     registry: Registry
     emitter: Emitter
-    codec: Codec | None
+    codec: AppCodec | None
     max_payload: int
     retry: RetryPolicy | RetryFunction

@@ -170,7 +170,7 @@ class Subscriptions:
                 if subscription.is_pattern:
                     for topic in _topics_of(subscription, streams):
                         await self._serve(subscription, topic, BEGINNING)
-        return DISCOVER_EVERY * random.uniform(0.8, 1.2)
+        return DISCOVER_EVERY * random.uniform(0.8, 1.2)  # nosec B311 # jitter
 
 
 def _topics_of(subscription: Subscription, streams: Sequence[Stream]) -> list[str]:

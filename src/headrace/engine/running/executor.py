@@ -293,7 +293,7 @@ class Executor:
                 return await self._in_thread(run, run.slot)
             case "process":
                 result = await self._in_process(run, run.slot)
-                return result if result.value is None else run.handler.decode_result(result.value)
+                return result if result.value is None else run.handler.decode_result(result.value, run.id)
 
     def _announce_start(self, run: Run) -> None:
         if run.claim.stream.kind == "queue":

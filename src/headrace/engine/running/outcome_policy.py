@@ -201,7 +201,7 @@ def _checked(error: RetryLater | Snooze) -> BaseException:
 
 def _encoded(run: Run, value: object) -> EncodedResult:
     try:
-        return EncodedResult(run.handler.encode(value))
+        return EncodedResult(run.handler.encode(value, run.claim.id))
     except Exception as error:
         return EncodedResult(None, f"the result cannot be encoded: {error}")
 

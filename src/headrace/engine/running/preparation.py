@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.core.errors import PayloadError
+from headrace.core.errors import PayloadError, UnverifiedPayload
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
 from headrace.core.messages.outcome import DeadReason, Expired
@@ -76,7 +76,12 @@ class RunPreparation:
         try:
             if handler.fit is not None:
                 return self._fitted(claim, envelope, handler, handler.fit)
-            args, kwargs = handler.decode(envelope.payload)
+            if handler.decode_bound is not None:
+                args, kwargs = handler.decode_bound(claim.id, envelope)
+            else:
+                args, kwargs = handler.decode(envelope.payload)
+        except UnverifiedPayload as error:
+            return self._refuse(claim, DeadReason.UNVERIFIED, str(error), envelope.task)
         except PayloadError as error:
             return self._refuse(claim, DeadReason.INVALID, str(error), envelope.task)
         except Exception as error:  # a user's type may raise any error when it is created

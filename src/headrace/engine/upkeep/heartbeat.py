@@ -97,7 +97,7 @@ class Heartbeat(Service):
         state = await self._send()
         self._claim_control.handle_pauses(state.paused)
         self._leases.changed(state.leases)
-        return BEAT_EVERY * random.uniform(0.9, 1.1)
+        return BEAT_EVERY * random.uniform(0.9, 1.1)  # nosec B311 # jitter
 
     async def _send(self, *, leaving: bool = False) -> ControlState:
         worker, consumers = self._description.info(self._started_us), self._description.consumers()

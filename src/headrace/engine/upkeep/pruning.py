@@ -22,4 +22,4 @@ class Pruning(Service):
 
     async def _prune(self) -> float | None:
         pruned = await self._backend.prune(limit=PRUNE_BATCH)
-        return None if pruned >= PRUNE_BATCH else PRUNE_EVERY * random.uniform(0.5, 1.5)
+        return None if pruned >= PRUNE_BATCH else PRUNE_EVERY * random.uniform(0.5, 1.5)  # nosec B311 # jitter

@@ -62,7 +62,7 @@ class LeaseRecovery(Service):
         if reclaimed.more:
             return None
         # The worker that has the turn keeps it. The others check later, and take over when it is gone.
-        return every * (random.uniform(1.0, 2.0) if reclaimed.others_turn else random.uniform(0.95, 1.05))
+        return every * (random.uniform(1.0, 2.0) if reclaimed.others_turn else random.uniform(0.95, 1.05))  # nosec B311 # jitter
 
     def _was_away(self) -> bool:
         """Whether this check comes after an outage: only failures for half a lease, or a gap since the last

@@ -7,10 +7,19 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from headrace.core.errors import UnverifiedPayload
 from headrace.core.messages.message import EXPIRED_TTL_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
-from headrace.core.schedules.schedule import Firing, Schedule, due, message_at, next_after, stored_schedule
+from headrace.core.schedules.schedule import (
+    Firing,
+    Schedule,
+    due,
+    message_at,
+    next_after,
+    opened,
+    stored_schedule,
+)
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
     ScheduleSwap,
@@ -19,6 +28,7 @@ from headrace.core.schedules.schedule_record import (
     establish,
 )
 from headrace.core.signals import BackendError, JobEnqueued
+from headrace.core.values.codec import BindingCodec
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
@@ -44,6 +54,7 @@ class ScheduleRunner(Service):
         *,
         emitter: Emitter,
         expired_ttl_us: int = EXPIRED_TTL_US,
+        codec: BindingCodec | None = None,
     ) -> None:
         self._backend = backend
         self._streams = tuple(streams)
@@ -54,6 +65,7 @@ class ScheduleRunner(Service):
         }
         self._precedence = SchedulePrecedence(backend, self._declared)
         self._expired_ttl_us = expired_ttl_us
+        self._codec = codec
         super().__init__("schedule runner", self._look, emitter=emitter)
         self._with_records: set[Stream] = set()
         self._announced: set[Stream] = set(self._streams)
@@ -111,7 +123,7 @@ class ScheduleRunner(Service):
 
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
-            schedule = self._declared.get((record.stream, record.name)) or stored_schedule(record.definition)
+            schedule = self._declared.get((record.stream, record.name)) or self._read(record)
             if schedule is not None and not record.paused and self._precedence.holds(record):
                 yield schedule, record
 
@@ -122,8 +134,7 @@ class ScheduleRunner(Service):
             upcoming = next_after(schedule.timing, record.last_us)
         except Exception as error:
             # For example, this machine does not know the time zone. The other schedules must go on.
-            text = f"schedule {schedule.name}: {type(error).__name__}: {error}"
-            self._emitter.emit(BackendError(service="schedule runner", error=text, delay=LOOK))
+            self._announce(schedule.name, error)
             return LOOK
         if firing is not None:
             return firing
@@ -140,6 +151,19 @@ class ScheduleRunner(Service):
         return bool(fired)
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
-        return msgspec.structs.replace(
-            message_at(schedule, moment_us, now_us), expired_ttl_us=self._expired_ttl_us
-        )
+        message = message_at(schedule, moment_us, now_us, self._codec)
+        return msgspec.structs.replace(message, expired_ttl_us=self._expired_ttl_us)
+
+    def _read(self, record: ScheduleRecord) -> Schedule | None:
+        """The schedule that is stored in the record. None: only other code declares it, its version is newer,
+        or the codec refuses it."""
+        schedule = stored_schedule(record.definition)
+        try:
+            return schedule and opened(schedule, self._codec, queue=record.stream.name, name=record.name)
+        except UnverifiedPayload as error:
+            self._announce(record.name, error)
+            return None
+
+    def _announce(self, name: str, error: Exception) -> None:
+        text = f"schedule {name}: {type(error).__name__}: {error}"
+        self._emitter.emit(BackendError(service="schedule runner", error=text, delay=LOOK))

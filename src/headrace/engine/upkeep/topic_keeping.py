@@ -45,7 +45,7 @@ class TopicKeeping(Service):
                 await self._backend.declare_topic(Stream("topic", topic), rules)
         kept = await self._backend.keep_topics(list(self._served.groups), limit=TRIM_BATCH)
         self._announce(kept)
-        return None if kept.more else KEEP_EVERY * random.uniform(0.8, 1.2)
+        return None if kept.more else KEEP_EVERY * random.uniform(0.8, 1.2)  # nosec B311 # jitter
 
     def _announce(self, kept: KeptTopics) -> None:
         """Announce each problem of a group once, until the problem is gone."""

@@ -5,14 +5,23 @@ from __future__ import annotations
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import Store
+from headrace.core.values.credentials import Credentials, without_credentials
 from headrace.core.values.names import PATTERN
 
 from .shared_state import SharedState, shared_store
 from .store import MemoryStore
 
 
-def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
+def create(
+    url: str,
+    *,
+    namespace: str,
+    durability: str,
+    clock: TimeSource,
+    credentials: Credentials | None = None,
+) -> Store:
     """`memory://` creates a private store. `memory://name` is a store that the whole process shares."""
+    without_credentials(credentials, "a store in memory")
     name = url.removeprefix("memory://")
     if name and not PATTERN.fullmatch(name):
         raise ConfigurationError(

@@ -72,7 +72,7 @@ class ClusterStore(RedisServer):
         if not others:
             return False
         try:
-            other = await self._nodes.wire_to(random.choice(others))
+            other = await self._nodes.wire_to(random.choice(others))  # nosec B311 # any will do
             [reply] = await other.send(pack(("PUBLISH", channel, "pulse")))
         except BackendUnavailable:
             return False  # a node that cannot be reached says nothing about the others

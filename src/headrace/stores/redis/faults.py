@@ -134,6 +134,11 @@ _DENIED_IN_SCRIPT = ("The user executing the script can't", "ACL failure in scri
 #: Errors that a cluster repairs by itself.
 _PASSING = frozenset({"TRYAGAIN", "CLUSTERDOWN", "NOREPLICAS"})
 
+#: Slots of a cluster.
+_SLOTS = 16384
+
+_REDIRECTION = re.compile(r"(MOVED|ASK) ([0-9]{1,5}) ([^ ]*):([0-9]{1,5})")
+
 _TEXTS = tuple(key for key in FAULTS if " " in key)
 
 #: Before Redis 7 a script's error has text in front of the code that made it fail.
@@ -252,11 +257,10 @@ def redirection_of(reply: Any, host_asked: str = "") -> Redirection | None:
     """Read `MOVED 3999 127.0.0.1:6381`, or ASK in the same form. A missing host means the host asked."""
     if not isinstance(reply, ReplyError):
         return None
-    words = str(reply).split(" ")
-    if words[0] not in ("MOVED", "ASK") or len(words) != 3:
+    found = _REDIRECTION.fullmatch(str(reply))
+    if found is None or int(found[2]) >= _SLOTS or not 0 < int(found[4]) < 65536:
         return None
-    host, _, port = words[2].rpartition(":")
-    return Redirection(int(words[1]), (host or host_asked, int(port)), words[0] == "ASK")
+    return Redirection(int(found[2]), (found[3] or host_asked, int(found[4])), found[1] == "ASK")
 
 
 def hangs_up(reply: Any) -> bool:

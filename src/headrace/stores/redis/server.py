@@ -256,13 +256,13 @@ class RedisServer:
         self.life.end()
 
     async def check_permissions(self, wire: Wire) -> None:
-        await self.permissions.check(await self.probes(), self.server_name, self.address.username)
+        await self.permissions.check(await self.probes(), self.server_name, self.user)
 
     async def demand(self, role: Role) -> None:
         """Raise a `ConfigurationError` when this user lacks a right that the role needs."""
         if self.permissions.lacking(role):
             probes = await self.probes()
-            await self.permissions.demand(role, probes, self.server_name, self.address.username)
+            await self.permissions.demand(role, probes, self.server_name, self.user)
 
     async def probes(self) -> list[Probe]:
         """Connections and keys to test rights with. The keys may belong to different servers."""
@@ -271,6 +271,11 @@ class RedisServer:
     async def servers(self) -> list[Link]:
         """A link to each server that holds a part of the store."""
         return [self.link]
+
+    @property
+    def user(self) -> str | None:
+        """The user of the connection, as far as known; None: the default user."""
+        return self.address.username if self.link.wire is None else self.link.wire.user
 
     @property
     def server_name(self) -> str:

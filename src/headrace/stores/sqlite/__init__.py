@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import Store
+from headrace.core.values.credentials import Credentials, without_credentials
 from headrace.stores.sqlite.connection.connection import Synchronous
 
 from .address import path_of
@@ -14,8 +15,16 @@ from .store import SqliteStore
 DURABILITIES: dict[str, Synchronous] = {"default": "FULL", "relaxed": "NORMAL"}
 
 
-def create(url: str, *, namespace: str, durability: str, clock: TimeSource) -> Store:
+def create(
+    url: str,
+    *,
+    namespace: str,
+    durability: str,
+    clock: TimeSource,
+    credentials: Credentials | None = None,
+) -> Store:
     """`sqlite:///relative.db` or `sqlite:////absolute/path.db`. The first open creates the file."""
+    without_credentials(credentials, "a SQLite file")
     if durability not in DURABILITIES:
         raise ConfigurationError(
             f"SQLite has no durability {durability!r}: 'default' survives a power failure,"

@@ -106,6 +106,7 @@ async def test_a_module_that_is_imported_twice_declares_the_same_again(app: App)
     ("schedule", "words"),
     [
         (lambda app: app.cron("61 * * * *"), "no cron expression"),
+        (lambda app: app.cron("0 0 0 0"), "no cron expression"),
         (lambda app: app.cron("@reboot"), "enqueue the job where your program starts"),
         (lambda app: app.cron("@fortnightly"), "there are @yearly, .*@hourly"),
         (lambda app: app.cron(5), "texts"),

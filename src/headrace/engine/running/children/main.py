@@ -94,7 +94,7 @@ class Child:
         except BaseException as error:
             return _raised(assignment.number, error)
         try:
-            return Returned(assignment.number, handler.encode(value))
+            return Returned(assignment.number, handler.encode(value, assignment.id))
         except Exception as error:
             return Returned(assignment.number, None, f"the result cannot be encoded: {error}")
 
@@ -135,7 +135,10 @@ class Child:
         stream = Stream("queue", assignment.queue)
         claim = Claim(stream, assignment.id, assignment.body, None, 0, assignment.state)
         envelope = decode_envelope(assignment.body)
-        args, kwargs = handler.decode(envelope.payload)
+        if handler.decode_bound is not None:
+            args, kwargs = handler.decode_bound(assignment.id, envelope)
+        else:
+            args, kwargs = handler.decode(envelope.payload)
         run = Run(claim, envelope, handler, args, kwargs, resources)
         run.on_progress(partial(self._reports.progress, assignment.number))
         if handler.job_logs and not self._captures:

@@ -249,7 +249,7 @@ class ChildProcess(asyncio.Protocol):
 def _spawned(descriptor: int) -> subprocess.Popen[bytes]:
     # The same paths as here, so that the child finds the same modules.
     setting = ChildSetting(descriptor, sys.path, MainModule.here(), logging.getLogger().level)
-    return subprocess.Popen(
+    return subprocess.Popen(  # nosec B603 # our own program
         [
             sys.executable,
             "-m",

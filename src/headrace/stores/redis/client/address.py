@@ -13,6 +13,7 @@ from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 import msgspec
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.values.credentials import Credentials
 
 DEFAULT_PORT = 6379
 SENTINEL_PORT = 26379
@@ -67,7 +68,7 @@ class Address(msgspec.Struct, frozen=True):
     """The place of the server, and the user. Its text never shows the password.
 
     With `sentinels`, they know the place. With `nodes`, it is one of a cluster. Then `host` is empty until a
-    place was found.
+    place was found. With `credentials`, each connection asks them for the user and the password.
     """
 
     host: str = "localhost"
@@ -79,6 +80,7 @@ class Address(msgspec.Struct, frozen=True):
     database: int = 0
     sentinels: SentinelAddresses | None = None
     nodes: tuple[Place, ...] = ()
+    credentials: Credentials | None = None
 
     def __str__(self) -> str:
         place = self.path or (f"{self.host}:{self.port}" if self.host else self._known_by)
@@ -111,8 +113,10 @@ class Address(msgspec.Struct, frozen=True):
         return _context(self.tls) if self.tls else None
 
 
-def parse_address(url: str) -> Address:
+def parse_address(url: str, credentials: Credentials | None = None) -> Address:
     parts = _split(url)
+    if credentials is not None and (parts.username or parts.password):
+        raise _unusable(parts.scheme, "it has a user or a password, and credentials= gives them, too")
     scheme, _, kind = parts.scheme.partition("+")
     has_tls = scheme in _TLS
     options = _options(parts, _known_options(kind, has_tls=has_tls))
@@ -122,6 +126,7 @@ def parse_address(url: str) -> Address:
         tls=_tls(parts, options) if has_tls else None,
         username=unquote(parts.username) if parts.username else None,
         password=unquote(parts.password) if parts.password else None,
+        credentials=credentials,
     )
     match kind:
         case "sentinel":
@@ -267,7 +272,7 @@ def _context(tls: Tls) -> ssl.SSLContext:
     # Reading the system's certificates is slow, so it is done once.
     context = ssl.create_default_context(cafile=tls.ca_certs)
     if tls.certfile:
-        context.load_cert_chain(tls.certfile, tls.keyfile, password="")  # never ask on a terminal
+        context.load_cert_chain(tls.certfile, tls.keyfile, password="")  # never ask on a terminal  # nosec B106 # none is set
     if not tls.checks_name or not tls.verifies:
         context.check_hostname = False
     if not tls.verifies:

@@ -91,7 +91,7 @@ class ClusterNodes:
             if any(passes_soon(request.reply) for request in waiting):
                 if time.monotonic() > until:
                     break
-                await asyncio.sleep(random.uniform(0, pause))
+                await asyncio.sleep(random.uniform(0, pause))  # nosec B311 # jitter
                 pause = min(LONGEST_PAUSE, 2 * pause)
         return [request.reply for request in requests]
 

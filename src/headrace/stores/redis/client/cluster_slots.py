@@ -62,7 +62,7 @@ class ClusterSlots:
         """Any node; if possible not `but`."""
         if self._must_ask:
             await self._ask_once()
-        return random.choice([place for place in self._known if place != but] or self._known)
+        return random.choice([place for place in self._known if place != but] or self._known)  # nosec B311 # any will do
 
     def learn(self, slot: int, place: Place) -> None:
         """Note the new owner of a slot, as its former owner reports it."""

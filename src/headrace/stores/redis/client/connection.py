@@ -23,10 +23,12 @@ import hiredis
 import msgspec
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.values.credentials import Login
 from headrace.stores.redis.faults import error_of, hangs_up, lost, unreachable, with_advice_on_tls
 
 from .address import Address
 from .handshake import check_handshake, handshake
+from .login import login_to
 from .open_connections import OpenConnections
 from .resolver import addresses_of
 
@@ -89,6 +91,7 @@ class Wire(asyncio.Protocol):
     def __init__(self, address: Address, server: str, hear: Hearing | None = None) -> None:
         self.address = address
         self.closed = False
+        self.user: str | None = None  # None: the default user
         self.client_id = 0  # 0: the server does not tell
         self.replicas = 1  # how many must confirm a write, if the app asks for that
         self._server = server
@@ -154,7 +157,7 @@ class Wire(asyncio.Protocol):
         self._fail(f"was lost ({error})" if error else "was closed by the server")
 
     def _receive(self, reply: Any) -> None:
-        if self._hear is not None and isinstance(reply, list) and reply[0] in _ANNOUNCED:
+        if self._hear is not None and isinstance(reply, list) and reply and reply[0] in _ANNOUNCED:
             self._hear(reply)
             return
         if type(reply) is hiredis.ReplyError and hangs_up(reply):
@@ -307,13 +310,14 @@ class Link:
     async def _connect(self) -> Wire:
         if self._failures:
             most = min(RECONNECT_MOST, RECONNECT_FIRST * 2.0 ** min(self._failures, 10))
-            await asyncio.sleep(random.uniform(0, most))
+            await asyncio.sleep(random.uniform(0, most))  # nosec B311 # jitter
         wire: Wire | None = None
         try:
             address = await self._finder.find() if self._finder else self._address
+            login = await login_to(address, self._server)
             async with asyncio.timeout(CONNECT_TIMEOUT):
                 wire = await self._open(address)
-                await self._introduce(wire)
+                await self._introduce(wire, login)
         except BaseException as error:
             if not isinstance(error, asyncio.CancelledError):
                 self._failures += 1
@@ -353,10 +357,11 @@ class Link:
                 refusals.append(error)
         raise refusals[0]
 
-    async def _introduce(self, wire: Wire) -> None:
-        commands = handshake(wire.address)
+    async def _introduce(self, wire: Wire, login: Login | None) -> None:
+        commands = handshake(wire.address, login)
         replies = await wire.send(b"".join(map(pack, commands)), len(commands))
-        check_handshake(replies, self._server)
+        check_handshake(replies, self._server, asks_anew=wire.address.credentials is not None)
+        wire.user = login[0] if login else None
         if isinstance(replies[-1], int):
             wire.client_id = replies[-1]
         if self._greet is not None:

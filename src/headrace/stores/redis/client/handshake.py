@@ -6,20 +6,22 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.values.credentials import Login
+from headrace.core.values.decoding import text_of
 from headrace.stores.redis.faults import error_of, is_denied, lost
 
 from .address import Address
 
 
-def handshake(address: Address) -> list[tuple[str | int, ...]]:
+def handshake(address: Address, login: Login | None) -> list[tuple[str | int, ...]]:
     """The first commands on a connection. The last one asks for the client's id.
 
     The answer of a sentinel may be out of date, so the server is asked for its role.
     """
     commands: list[tuple[str | int, ...]] = []
-    if address.password:
-        user = (address.username,) if address.username else ()
-        commands.append(("AUTH", *user, address.password))
+    if login is not None:
+        user, password = login
+        commands.append(("AUTH", *((user,) if user else ()), password))
     if address.database:
         commands.append(("SELECT", address.database))
     if address.sentinels is not None:
@@ -28,11 +30,14 @@ def handshake(address: Address) -> list[tuple[str | int, ...]]:
     return commands
 
 
-def check_handshake(replies: list[Any], server: str) -> None:
+def check_handshake(replies: list[Any], server: str, *, asks_anew: bool) -> None:
     """Raise all errors but missing rights: a user that may not name a connection or ask for its id can still
-    work."""
+    work. `asks_anew`: each attempt asks `credentials=`, so the next one may bring another password."""
+    if asks_anew and isinstance(replies[0], ReplyError):
+        raise lost(f"{server} refuses the user or the password that credentials= gave ({replies[0]})")
     for reply in replies:
         if isinstance(reply, ReplyError) and not is_denied(reply):
             raise error_of(reply, server)
-        if isinstance(reply, list) and reply[0] != b"master":
-            raise lost(f"{server} is not where the sentinels say: a {reply[0].decode()} answers there")
+        if isinstance(reply, list) and reply[:1] != [b"master"]:
+            role = text_of(reply[0]) if reply and isinstance(reply[0], bytes) else "server of another kind"
+            raise lost(f"{server} is not where the sentinels say: a {role} answers there")

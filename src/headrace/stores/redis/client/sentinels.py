@@ -12,6 +12,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.values.decoding import text_of
 from headrace.stores.redis.faults import CommandRefused, error_of, lost
 
 from .address import Address, Place
@@ -111,13 +112,13 @@ class SentinelClient:
                     wire = await link.connected()
                     while not await wire.ended(PULSE):
                         await wire.send(pack(("PING",)))
-                await asyncio.sleep(random.uniform(0, PULSE))
+                await asyncio.sleep(random.uniform(0, PULSE))  # nosec B311 # jitter
         finally:
             link.drop()
 
     def _hear(self, place: Place, message: Any) -> None:
-        words = message[2].decode().split(" ")
-        if len(words) == 5 and words[0] == self._master:
+        words = text_of(message[-1]).split(" ") if isinstance(message[-1], bytes) else []
+        if len(words) == 5 and words[0] == self._master and words[4].isascii() and words[4].isdigit():
             self._prefer(place)
             self._moved((words[3], int(words[4])))
 

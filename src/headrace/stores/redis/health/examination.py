@@ -45,9 +45,9 @@ class RedisExamination(RedisLooking, Examination):
 
     async def _rights(self) -> Finding:
         store = self._store
-        user, permissions = store.address.username or "default", store.permissions
+        user, permissions = store.user or "default", store.permissions
         try:
-            await permissions.check(await store.probes(), store.server_name, store.address.username)
+            await permissions.check(await store.probes(), store.server_name, store.user)
         except BackendUnavailable as error:
             return fail("rights", f"they cannot be looked at: {error}", "see the lines above")
         except ConfigurationError as error:

@@ -103,7 +103,7 @@ class ClusterReaders:
         if reader is None:
             return
         now = asyncio.get_running_loop().time()
-        later = 0.0 if named == self._consumer else random.uniform(*NOT_NAMED)
+        later = 0.0 if named == self._consumer else random.uniform(*NOT_NAMED)  # nosec B311 # jitter
         self._due_at[reader] = min(now + later, self._due_at.get(reader, -inf))
         self._quiet.discard(reader)
         self._changed.set()

@@ -190,7 +190,7 @@ class Announcements:
                     await wire.send(pack(("PING",)))
                     await self._listen_to_another(wire)
             except HeadraceError:
-                await asyncio.sleep(random.uniform(0, RECONNECT_MOST))
+                await asyncio.sleep(random.uniform(0, RECONNECT_MOST))  # nosec B311 # jitter
 
     async def _listen_to_another(self, wire: Wire) -> None:
         """Leave a cluster node that is cut off: it still answers, but announcements of the other nodes do not

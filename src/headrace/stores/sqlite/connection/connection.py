@@ -163,7 +163,7 @@ class Connection:
         cursor.close()
         raw = ", ".join(f"iif(typeof({name}) = 'text', CAST({name} AS BLOB), {name})" for name in names)
         kinds = ", ".join(f"typeof({name})" for name in names)
-        sql = f"WITH found({', '.join(names)}) AS ({sql}) SELECT {raw}, {kinds} FROM found"
+        sql = f"WITH found({', '.join(names)}) AS ({sql}) SELECT {raw}, {kinds} FROM found"  # nosec B608 # constants only
         rows: list[Any] = self._use().execute(sql, bindings).fetchall()
         return [tuple(map(_readable, row[: len(names)], row[len(names) :])) for row in rows]
 

@@ -80,7 +80,7 @@ FROM headrace_unique_keys AS keys LEFT JOIN headrace_messages AS message
     ON message.stream = ?1 AND message.id = keys.id
 WHERE keys.stream = ?1 AND key IN (SELECT value FROM json_each(?2))
     AND (keys.expires_us IS NULL OR keys.expires_us > ?3)
-"""
+"""  # nosec B608 # constants only
 
 # [[key, id, expires_us], ...]
 TAKE_KEYS = """
@@ -213,7 +213,7 @@ READ_BY_ID = f"""
 SELECT json_group_array(json_array(seq, stream, place, priority,
     iif(unique_until IN ('spent', 'elapsed'), NULL, unique_key), id, {_EXPIRY}))
 FROM headrace_messages AS message WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
-"""
+"""  # nosec B608 # constants only
 
 # → the columns of READ_BY_ID, for queued, scheduled and retrying messages
 READ_WAITING = f"""
@@ -222,7 +222,7 @@ SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id,
     FROM json_each('[-6, -5, -4, -3, -2, 1, 2, 3, 4, 5, 6, 8, 9]') AS waiting
         CROSS JOIN headrace_messages AS message
     WHERE stream = ?1 AND place = waiting.value LIMIT ?2)
-"""
+"""  # nosec B608 # constants only
 
 # Counts, up to a limit, the end records of cancelled messages that stay longer than a given time
 COUNT_CANCELLED = """

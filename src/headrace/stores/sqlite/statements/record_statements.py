@@ -20,16 +20,16 @@ FROM headrace_messages AS message
 READ_RECORD = f"""{_RECORD}
 WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3)
     AND id = ?4
-"""
+"""  # nosec B608 # constants only
 
 # READ_RECORD by the number of the message.
 READ_RECORD_OF_SEQ = f"""{_RECORD}
 WHERE stream = (SELECT stream FROM headrace_streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3)
     AND seq = ?4
-"""
+"""  # nosec B608 # constants only
 
 # [seq, ...]
-READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"
+READ_RECORDS = f"{_RECORD} WHERE seq IN (SELECT value FROM json_each(?))"  # nosec B608 # constants only
 
 # The listings return [[seq, id, place, at_us, task, reason], ...]. Bodies are read only for the shown rows.
 _LINES = """

@@ -314,13 +314,13 @@ DESCRIBE_GROUPS = f"""
 SELECT name, position, max(last - max(position, first - 1), 0) + {_PASSED}, seen_us, ordered, groups.stream
 FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics CROSS JOIN headrace_streams AS streams
 WHERE topic = ? AND NOT removed AND topics.stream = topic AND streams.stream = groups.stream
-"""
+"""  # nosec B608 # constants only
 
 COUNT_LAG = f"""
 SELECT max(last - max(position, first - 1), 0) + {_PASSED}
 FROM headrace_groups AS groups CROSS JOIN headrace_topics AS topics
 WHERE groups.stream = ? AND NOT removed AND topics.stream = topic
-"""
+"""  # nosec B608 # constants only
 
 # When the oldest event that was never claimed was written: parked, in its lane, or not drawn yet.
 OLDEST_UNTOUCHED = """

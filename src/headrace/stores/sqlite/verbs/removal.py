@@ -16,7 +16,7 @@ SELECT EXISTS (SELECT 1 FROM headrace_messages WHERE stream = ?1 AND place < {SU
     OR EXISTS (SELECT 1 FROM headrace_events WHERE stream = ?1)
     OR EXISTS (SELECT 1 FROM headrace_groups WHERE topic = ?1 AND NOT removed)
     OR EXISTS (SELECT 1 FROM headrace_schedules WHERE stream = ?1)
-"""
+"""  # nosec B608 # constants only
 
 #: Deletes the rows that an unused stream may leave behind, the stream itself last.
 FORGET: Final = (

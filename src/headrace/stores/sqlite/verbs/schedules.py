@@ -36,13 +36,13 @@ SELECT {_COLUMNS} FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS st
 WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
     AND schedules.stream = streams.stream
 ORDER BY wanted.key, schedules.name
-"""
+"""  # nosec B608 # constants only
 
 FIND: Final = f"""
 SELECT {_COLUMNS} FROM headrace_streams AS streams CROSS JOIN headrace_schedules AS schedules
 WHERE namespace = ? AND kind = ? AND streams.name = ? AND schedules.stream = streams.stream
     AND schedules.name = ?
-"""
+"""  # nosec B608 # constants only
 
 WRITE: Final = """
 INSERT INTO headrace_schedules (stream, name, last_us, fired_us, paused, definition, timing)

@@ -1,0 +1,1 @@
+"""Signing and encryption of payloads."""
