@@ -25,10 +25,9 @@ from headrace.core.messages.message import (
     encode_envelope,
 )
 from headrace.core.messages.outcome import Done, Kept, Settlement
+from tests.integration.programs import sealed_program
 from tests.support.servers import Fleet, rows
 from tests.support.waiting import wait_until
-
-from . import sealed_program
 
 KEY, STRANGE = new_key(), new_key()
 DEFAULT, ORDERS = Stream("queue", "default"), Stream("topic", "orders")
