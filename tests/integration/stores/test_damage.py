@@ -101,6 +101,11 @@ def test_one_damaged_key_stops_nothing_else(redis: RedisStore, examples: int) ->
     damage()
 
 
+def test_schedules_go_on_without_the_list_of_streams(redis: RedisStore) -> None:
+    redis.damage(Spot("key", b"headrace:streams", structural=True), b"")
+    asyncio.run(check(redis.url, structural=True))
+
+
 # --- dead letters ----------------------------------------------------------------------------------------
 
 

@@ -43,7 +43,8 @@ class RedisScheduling(Scheduling):
         return Timetable(now_us, tuple(records))
 
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        for stream in {swap.stream for swap in swaps if swap.new is not None}:
+        # A record that is there was listed when it was made: a damaged list does not stop what it fires.
+        for stream in {swap.stream for swap in swaps if swap.expected is None}:
             await self._list_stream(stream)
         # No confirmation, unlike an append: a server that loses the job also loses the swap, and the schedule
         # fires again.
