@@ -15,7 +15,9 @@ from headrace import App, ConfigurationError, EncryptedCodec, InvalidPayload, Si
 from headrace.core.crypto.keys import new_key
 from headrace.core.values.codec import BindingCodec, form_of
 
-ONE, OTHER = new_key(), new_key()
+#: Written down, because they are part of the names of tests.
+ONE = "hrk_25a5abc1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"
+OTHER = "hrk_997465dc_ICEiIyQlJicoKSorLC0uLzAxMjM0NTY3ODk6Ozw9Pj8"
 CODECS: list[type[BindingCodec]] = [SignedCodec, EncryptedCodec]
 
 Make = Any  # a class of codecs, called with keys
