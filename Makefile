@@ -2,7 +2,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration)
+SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration tests/torture)
 # Unit tests also run on these, where they are installed.
 OTHER_PYTHONS := 3.12 3.13 3.14
 

@@ -1,0 +1,50 @@
+"""No duplicate without a fault that explains it: after a success, or a cut-off run, a message runs again only
+when a fault has hit."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.torture.explanations import of_a_second_run
+from tests.torture.history import History, RunSpan
+
+#: The ends of a run after which the message comes again, as it should.
+COMES_AGAIN = frozenset({"failed", "snoozed", "shutdown"})
+
+
+def check(history: History) -> Iterator[tuple[str, str]]:
+    for story in history.stories():
+        for group, runs in story.runs.items():
+            for first, second in pairwise(runs):
+                if _needs_a_fault(history, first, second, group) and not of_a_second_run(
+                    history, first, second
+                ):
+                    yield story.name, f"ran again after {_end(first)}, and no fault explains it"
+
+
+def repeats(history: History) -> tuple[int, int]:
+    """How many runs repeat one that had succeeded: explained by a fault, and not explained."""
+    explained = unexplained = 0
+    for story in history.stories():
+        for group, runs in story.runs.items():
+            for first, second in pairwise(runs):
+                if first.succeeded and _needs_a_fault(history, first, second, group):
+                    if of_a_second_run(history, first, second):
+                        explained += 1
+                    else:
+                        unexplained += 1
+    return explained, unexplained
+
+
+def _needs_a_fault(history: History, first: RunSpan, second: RunSpan, group: str) -> bool:
+    if first.ended is not None and first.ended.value in COMES_AGAIN:
+        return False
+    return not any(
+        fact.group == group and fact.at <= second.begin and fact.at >= first.begin
+        for fact in history.replayed
+    )
+
+
+def _end(run: RunSpan) -> str:
+    return f"a run that ended {run.ended.value}" if run.ended else "a run that never ended"

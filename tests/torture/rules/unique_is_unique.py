@@ -1,0 +1,51 @@
+"""A unique key has one job at a time: a second one is accepted only after the first has come to an end. A
+duplicate names a job of the same key."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from itertools import pairwise
+
+from tests.torture.explanations import of_a_loss
+from tests.torture.history import History, MessageStory
+
+
+def check(history: History) -> Iterator[tuple[str, str]]:
+    by_key: dict[str, list[MessageStory]] = defaultdict(list)
+    for story in history.stories():
+        if story.plan.unique:
+            by_key[story.plan.unique].append(story)
+    for key, stories in by_key.items():
+        yield from _overlapping(history, key, stories)
+        yield from _foreign_duplicates(key, stories)
+
+
+def _overlapping(history: History, key: str, stories: list[MessageStory]) -> Iterator[tuple[str, str]]:
+    own = sorted(
+        (story for story in stories if story.is_promised and story.accepted and story.invoked),
+        key=lambda story: story.accepted.at if story.accepted else 0.0,
+    )
+    for first, second in pairwise(own):
+        ends = _ends(first)
+        # The first success ends the job; it is written after the run, so before the second was accepted at
+        # the earliest when its run had ended by then.
+        if second.accepted and ends and min(ends) > second.accepted.at and not of_a_loss(history, first, ""):
+            yield second.name, f"accepted while {first.name}, of the same key {key}, had not ended"
+
+
+def _ends(story: MessageStory) -> list[float]:
+    ends = [run.end for run in story.runs_of("") if run.succeeded]
+    ends += [fact.at for fact in (story.cancelled, story.expired) if fact]
+    if story.dead:
+        ends += [run.begin for run in story.runs_of("")] or [0.0]
+    return ends
+
+
+def _foreign_duplicates(key: str, stories: list[MessageStory]) -> Iterator[tuple[str, str]]:
+    jobs = {run.started.job for story in stories for run in story.runs_of("")}
+    jobs |= {story.accepted.job for story in stories if story.is_promised and story.accepted}
+    uncertain = any(story.uncertain or story.accepted is None for story in stories)
+    for story in stories:
+        if story.accepted and story.accepted.duplicate and story.accepted.job not in jobs and not uncertain:
+            yield story.name, f"answered as a duplicate of {story.accepted.job}, no job of key {key}"
