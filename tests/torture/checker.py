@@ -54,6 +54,8 @@ def told(history: History, broken: list[Broken], seed: str) -> Iterator[str]:
 
 def _history_of(history: History, message: str) -> Iterator[str]:
     story = history.messages.get(message)
+    if story is None:
+        return
     faults = [fact for fact in history.facts if fact.kind in ("fault_begun", "fault_ended", "gone")]
-    facts = faults + (story.facts if story else [])
+    facts = faults + story.facts
     yield from (f"    {shown(fact)}" for fact in sorted(facts, key=lambda fact: fact.at))

@@ -18,10 +18,11 @@ import msgspec
 #: - `started`, `ended`: a run of a handler; `value` says how it ended
 #: - `lost`: a worker heard that it no longer holds a message
 #: - `result`: a result was read; `value` is the message for which it was made
+#: - `unread`: no result came within the time that a reader waited
 #: - `dead`, `cancelled`, `expired`: how a message ended without success
 #: - `group`: a group reads a topic; `value` is the topic
 #: - `replayed`: a group reads a topic again, from here on
-#: - `working`, `gone`: a process is ready for work, or has ended
+#: - `working`, `gone`: a process is ready for work, or has ended; `value` is then its exit code
 #: - `fault_begun`, `fault_ended`: with the name of the fault as `value`, and what it hits
 #: - `left`: something is left in the store after draining
 #: - `drained`: nothing is queued or running any more
@@ -34,6 +35,7 @@ Kind = Literal[
     "ended",
     "lost",
     "result",
+    "unread",
     "dead",
     "cancelled",
     "expired",

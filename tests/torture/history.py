@@ -50,6 +50,7 @@ class MessageStory(msgspec.Struct, eq=False):
     cancelled: Fact | None = None
     expired: Fact | None = None
     results: list[Fact] = msgspec.field(default_factory=list)
+    unread: list[Fact] = msgspec.field(default_factory=list)
 
     @property
     def plan(self) -> Plan:
@@ -167,6 +168,8 @@ class History:
                 story.dead[fact.group] = fact
             case "result":
                 story.results.append(fact)
+            case "unread":
+                story.unread.append(fact)
 
 
 def _span(begun: Fact, end: float) -> FaultSpan:

@@ -117,6 +117,10 @@ GOOD: dict[str, Story] = {
     .add(1.2, "invoked", "producer-1", message="b", plan=Plan(unique="k"))
     .add(1.3, "accepted", "producer-1", message="b", job="job-a", duplicate=True)
     .ran(2.0, 3.0),
+    "a process that ends when it is asked to": good().add(9.0, "gone", "worker-1", value="0"),
+    "a process that a fault ends": good()
+    .fault(8.0, 8.5, "worker-1")
+    .add(8.1, "gone", "worker-1", value="-9"),
     "events": events(),
     "replayed": events()
     .add(6.0, "replayed", group="batch")
@@ -165,6 +169,8 @@ BROKEN: list[tuple[str, Story]] = [
         .ran(6.0, 6.1, message="e0", group="ordered-x"),
     ),
     ("every_group_sees_every_event", events().add(0.0, "group", group="late", value="orders")),
+    ("readers_are_woken", good().add(9.0, "unread", "producer-1", message="a")),
+    ("nobody_ends_unasked", good().add(9.0, "gone", "worker-1", value="1")),
     ("nothing_left", good().add(9.0, "left", "campaign", value="queue default: 1 running")),
     ("stalls_bounded", Story().sent(1.0).ran(1.5, 2.0).sent(2.0, "b").ran(41.0, 42.0, message="b")),
     (

@@ -13,7 +13,7 @@ PATIENCE = 2.0
 
 def check(history: History) -> Iterator[tuple[str, str]]:
     for story in history.stories():
-        if story.cancelled is None:
+        if story.cancelled is None or story.cancelled.value == "uncertain":
             continue
         bound = story.cancelled.at + history.lease + PATIENCE
         for run in story.runs_of(""):

@@ -14,7 +14,7 @@ def check(history: History) -> Iterator[tuple[str, str]]:
         for group, fact in story.dead.items():
             if story.plan.may_die or story.plan.may_crash or story.plan.fails >= story.plan.attempts:
                 continue
-            if fact.value == "crashed" and _crashes(history, story, group) >= CRASH_LIMIT:
+            if fact.value.startswith("crashed") and _crashes(history, story, group) >= CRASH_LIMIT:
                 continue
             yield story.name, f"dead ({fact.value}), and nothing that happened to it explains that"
 

@@ -1,0 +1,70 @@
+"""`python -m tests.torture`: run rounds, print what is broken, and the figures. The exit code is 1 when a
+rule is broken."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import sys
+import tempfile
+import time
+from pathlib import Path
+from random import Random
+
+from .campaign import RoundPlan, RoundResult, run_round
+from .checker import told
+from .faults import all_faults
+from .report import Figures
+from .rounds import campaign_rounds
+from .stores import kinds
+
+
+def main() -> int:
+    options = _options()
+    seed = options.seed or str(Random().randrange(10**9))
+    faults = [all_faults()[name] for name in options.faults.split(",")] if options.faults else None
+    plans = campaign_rounds(
+        seed,
+        stores=options.stores.split(",") if options.stores else kinds(),
+        workloads=options.workloads.split(",") if options.workloads else None,
+        faults=faults,
+        rounds=options.rounds,
+    )
+    print(f"seed {seed}, {len(plans)} rounds")
+    folder = Path(options.folder or tempfile.mkdtemp(prefix="torture-"))
+    results = asyncio.run(_run(plans, folder))
+    figures = Figures(results)
+    print("\n".join(figures.lines()))
+    return 1 if figures.broken else 0
+
+
+async def _run(plans: list[RoundPlan], folder: Path) -> list[RoundResult]:
+    results: list[RoundResult] = []
+    began = time.monotonic()
+    for number, plan in enumerate(plans, 1):
+        result = await run_round(plan, folder / f"round-{number}")
+        results.append(result)
+        jobs = sum(story.is_promised for story in result.history.stories())
+        state = f"{len(result.broken)} BROKEN" if result.broken else "good"
+        spent = time.monotonic() - began
+        print(f"{spent:6.0f} s  {number:>3}  {state:<10} {jobs:>6} messages {result.seconds:5.1f} s  {plan}")
+        if result.broken:
+            print("\n".join(told(result.history, result.broken, plan.seed)))
+            print(f"logs: {folder}/round-{number}")
+        sys.stdout.flush()
+    return results
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="python -m tests.torture", description=__doc__)
+    parser.add_argument("--seed", help="that of an earlier run, to repeat its choices")
+    parser.add_argument("--stores", help=f"with commas between; of this machine: {', '.join(kinds())}")
+    parser.add_argument("--workloads", help="with commas between")
+    parser.add_argument("--faults", help=f"with commas between; {', '.join(all_faults())}")
+    parser.add_argument("--rounds", type=int, help="at most so many")
+    parser.add_argument("--folder", help="for logs of rounds in which a rule was broken")
+    return parser.parse_args()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
