@@ -32,17 +32,17 @@ def main() -> int:
     )
     print(f"seed {seed}, {len(plans)} rounds")
     folder = Path(options.folder or tempfile.mkdtemp(prefix="torture-"))
-    results = asyncio.run(_run(plans, folder))
+    results = asyncio.run(_run(plans, folder, keep=options.keep))
     figures = Figures(results)
     print("\n".join(figures.lines()))
     return 1 if figures.broken else 0
 
 
-async def _run(plans: list[RoundPlan], folder: Path) -> list[RoundResult]:
+async def _run(plans: list[RoundPlan], folder: Path, *, keep: bool) -> list[RoundResult]:
     results: list[RoundResult] = []
     began = time.monotonic()
     for number, plan in enumerate(plans, 1):
-        result = await run_round(plan, folder / f"round-{number}")
+        result = await run_round(plan, folder / f"round-{number}", keep=keep)
         results.append(result)
         jobs = sum(story.is_promised for story in result.history.stories())
         state = f"{len(result.broken)} BROKEN" if result.broken else "good"
@@ -63,6 +63,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--faults", help=f"with commas between; {', '.join(all_faults())}")
     parser.add_argument("--rounds", type=int, help="at most so many")
     parser.add_argument("--folder", help="for logs of rounds in which a rule was broken")
+    parser.add_argument("--keep", action="store_true", help="keep the logs of good rounds too")
     return parser.parse_args()
 
 

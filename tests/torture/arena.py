@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
-from typing import NamedTuple
-
-from headrace import App
+from typing import Final, NamedTuple
 
 from .facts import STORE, Recorder
 from .fleet import Fleet, Member, Role, briefly
+from .program import Program
 from .stores import Family, TortureStore
 
 
@@ -18,9 +17,9 @@ class Arena:
     """One round, as faults see it."""
 
     def __init__(
-        self, *, app: App, fleet: Fleet, store: TortureStore, random: Random, recorder: Recorder
+        self, *, program: Program, fleet: Fleet, store: TortureStore, random: Random, recorder: Recorder
     ) -> None:
-        self.app = app  #: knows no task; reaches the store past the proxy
+        self.program = program  #: knows the harmful tasks alone, and reaches the store past the proxy
         self.fleet = fleet
         self.store = store
         self.random = random
@@ -49,12 +48,17 @@ class Arena:
         return self.fault(name, STORE, loses=loses)
 
 
+#: For faults that only one family of stores can have.
+REDIS: Final = frozenset[Family]({"redis"})
+SQLITE: Final = frozenset[Family]({"sqlite"})
+
+
 class Fault(NamedTuple):
     """A kind of fault. `inject` harms, and returns when all is as before. `proxied`: the fleet must reach the
     store through the proxy. `persistent`: the server must keep what it holds over a restart."""
 
     name: str
     inject: Callable[[Arena], Awaitable[None]]
-    families: frozenset[Family] = frozenset({"sqlite", "redis"})
+    families: frozenset[Family] = REDIS | SQLITE
     proxied: bool = False
     persistent: bool = True

@@ -19,6 +19,7 @@ from .checker import Broken, broken_rules
 from .facts import Recorder, read_all
 from .fleet import Fleet, briefly, wait_until
 from .history import History
+from .program import Program
 from .stores import TortureStore, opened
 
 #: Seconds until everything that was accepted must have come to an end, after the last fault.
@@ -55,7 +56,8 @@ class RoundResult(msgspec.Struct):
     seconds: float
 
 
-async def run_round(plan: RoundPlan, folder: Path) -> RoundResult:
+async def run_round(plan: RoundPlan, folder: Path, *, keep: bool = False) -> RoundResult:
+    """Run it and check what happened. Its files are removed when all is well, unless they are to be kept."""
     began = time.monotonic()
     logs = folder / "logs"
     logs.mkdir(parents=True, exist_ok=True)
@@ -66,7 +68,7 @@ async def run_round(plan: RoundPlan, folder: Path) -> RoundResult:
         await _run(plan, store, logs, recorder)
     history = History(read_all(logs), lease=plan.lease)
     result = RoundResult(plan, history, broken_rules(history), time.monotonic() - began)
-    if not result.broken:
+    if not result.broken and not keep:
         shutil.rmtree(folder)
     return result
 
@@ -81,8 +83,9 @@ async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recor
         folder=logs,
         recorder=recorder,
     )
-    app = App(store.direct_url)
-    arena = Arena(app=app, fleet=fleet, store=store, random=Random(plan.seed), recorder=recorder)
+    program = Program(store.direct_url, recorder, plan.seed, logs)
+    app = program.app
+    arena = Arena(program=program, fleet=fleet, store=store, random=Random(plan.seed), recorder=recorder)
     try:
         await fleet.start(workers=plan.workers, producers=plan.producers)
         for fault in plan.faults:

@@ -16,7 +16,7 @@ from typing import Final, Literal
 
 from tests.integration.resp import Cutter, words_of
 from tests.listening import Listener
-from tests.servers import HOST, Server, available
+from tests.servers import HOST, Server, ServerError, available
 from tests.waiting import wait_until
 
 from .facts import LogReader, Recorder
@@ -30,6 +30,7 @@ __all__ = [
     "Member",
     "Role",
     "Server",
+    "ServerError",
     "available",
     "wait_until",
     "words_of",
@@ -112,6 +113,7 @@ class Fleet:
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         self._ready: set[str] = set()
         self._wanted: dict[Role, int] = {"worker": 0, "producer": 0}
+        self._filling = asyncio.Lock()
         self._reader = LogReader(folder)
 
     def of(self, role: Role) -> list[Member]:
@@ -124,6 +126,10 @@ class Fleet:
 
     async def fill_up(self) -> None:
         """Start others in place of those that are gone, and wait until they work."""
+        async with self._filling:  # faults come in pairs
+            await self._fill_up()
+
+    async def _fill_up(self) -> None:
         self.note_the_gone()
         started = [
             self._start(role)

@@ -53,6 +53,31 @@ class PlannedFailure(Exception):
     """A run fails because its plan says so."""
 
 
+class Harmful:
+    """Tasks of every program that do harm, when a fault enqueues them."""
+
+    def __init__(self, app: App, program: Program) -> None:
+        @app.task(name="torture.block", queue="faults")
+        async def block(message: str, seconds: float) -> None:
+            """Blocks the event loop, as people do by mistake."""
+            with program.running(message):
+                time.sleep(seconds)  # noqa: ASYNC251 - to block the loop is what this task is for
+
+        @app.task(name="torture.poison", queue="faults")
+        async def poison(message: str) -> None:
+            """Takes its process down."""
+            with program.running(message):
+                os._exit(9)
+
+        @app.task(name="torture.picky", queue="faults")
+        async def picky(message: str, number: int) -> None:
+            """Takes a number: a text, or bytes that are no arguments, are refused."""
+            with program.running(message):
+                pass
+
+        self.block, self.poison, self.picky = block, poison, picky
+
+
 class Program:
     """One process of a workload: its app, its log, and its random choices."""
 
@@ -64,6 +89,7 @@ class Program:
         self.rate = float(os.environ.get(RATE, "100"))
         self._folder = folder
         self._numbers = count(1)
+        self.harmful = Harmful(self.app, self)
         self._listen()
 
     @classmethod

@@ -1,7 +1,8 @@
 """A proxy that understands the protocol of Redis, between the fleet and its server.
 
 It passes everything on until a fault says otherwise. A request and its reply belong together, also when
-several requests are under way on one connection: so a fault can lose one reply, or answer in place of the server.
+several requests are under way on one connection: so a fault can lose one reply, or answer in place of the
+server.
 """
 
 from __future__ import annotations

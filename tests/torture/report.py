@@ -66,7 +66,8 @@ def recoveries(history: History) -> Iterator[tuple[str, float]]:
     for story in history.stories():
         for runs in story.runs.values():
             for first, second in pairwise(runs):
-                if first.ended is None and (fault := of_a_cut_run(history, first)):
+                cut = first.ended is None or first.ended.value == "interrupted"
+                if cut and (fault := of_a_cut_run(history, first)):
                     yield fault.name, max(0.0, second.begin - end_of(history, first))
 
 

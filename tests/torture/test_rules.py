@@ -169,7 +169,7 @@ BROKEN: list[tuple[str, Story]] = [
         .ran(6.0, 6.1, message="e0", group="ordered-x"),
     ),
     ("every_group_sees_every_event", events().add(0.0, "group", group="late", value="orders")),
-    ("readers_are_woken", good().add(9.0, "unread", "producer-1", message="a")),
+    ("readers_are_woken", good().add(19.0, "unread", "producer-1", message="a")),
     ("nobody_ends_unasked", good().add(9.0, "gone", "worker-1", value="1")),
     ("nothing_left", good().add(9.0, "left", "campaign", value="queue default: 1 running")),
     ("stalls_bounded", Story().sent(1.0).ran(1.5, 2.0).sent(2.0, "b").ran(41.0, 42.0, message="b")),

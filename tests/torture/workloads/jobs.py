@@ -1,12 +1,12 @@
 """Jobs of every kind: coroutines, threads and child processes; timeouts, retries, delays, priorities, unique
-keys, results, cancellations, progress, dependencies, middleware, large and tiny bodies, several queues. Producers
-use one event loop, short-lived event loops, or threads."""
+keys, results, cancellations, progress, dependencies, middleware, large and tiny bodies, several queues.
+Producers use one event loop, short-lived event loops, or threads."""
 
 from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from random import Random
 from typing import Any, Final
@@ -203,13 +203,15 @@ class Sender:
             return
         for (message, _, _, _), job in zip(chosen, jobs, strict=True):
             self._program.accept(message, job.id, duplicate=job.duplicate)
+        several = zip(chosen, jobs, strict=True)
+        await asyncio.gather(*(self._follow(each[0], each[1], job, each[3]) for each, job in several))
 
     async def _follow(self, message: str, plan: Plan, job: Job[Any], cancels: bool) -> None:
         if job.duplicate:
             return
         if cancels:
             await self._program.cancel(message, job)
-        elif plan.result and self._random.random() < 0.5:
+        elif plan.result and self._random.random() < 0.4:
             await self._program.read_result(message, job)
 
     def send_from_thread(self) -> None:
@@ -226,15 +228,19 @@ class Sender:
 async def _steadily(sender: Sender) -> None:
     """Singles that wait for their results, and batches between them."""
     following: set[asyncio.Task[None]] = set()
+
+    def follow(sending: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(sending)
+        following.add(task)
+        task.add_done_callback(following.discard)
+
     async with app:
         while not program.stopped:
             for _ in range(program.own.randint(1, 8)):
-                task = asyncio.create_task(sender.send_one())
-                following.add(task)
-                task.add_done_callback(following.discard)
+                follow(sender.send_one())
             await program.pace(8)
             many = program.own.choice([5, 30, 100])
-            await sender.send_many(many)
+            follow(sender.send_many(many))
             await program.pace(many)
         await asyncio.gather(*following)
 
