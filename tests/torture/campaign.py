@@ -36,8 +36,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     workload: str
     faults: tuple[Fault, ...]
     seed: str
-    lease: float = 1.0
-    rate: float = 150.0
+    lease: float = 2.0
+    rate: float = 80.0
     workers: int = 2
     producers: int = 3
     pause: float = 2.0

@@ -11,6 +11,9 @@ from . import rules
 from .facts import shown
 from .history import History
 
+#: Seconds before and after the history of a message in which faults are printed too.
+AROUND = 10.0
+
 #: How many broken messages of one rule are printed whole.
 PRINTED = 3
 
@@ -56,6 +59,11 @@ def _history_of(history: History, message: str) -> Iterator[str]:
     story = history.messages.get(message)
     if story is None:
         return
-    faults = [fact for fact in history.facts if fact.kind in ("fault_begun", "fault_ended", "gone")]
+    begin, end = story.facts[0].at - AROUND, story.facts[-1].at + AROUND
+    faults = [
+        fact
+        for fact in history.facts
+        if fact.kind in ("fault_begun", "fault_ended", "gone") and begin <= fact.at <= end
+    ]
     facts = faults + story.facts
     yield from (f"    {shown(fact)}" for fact in sorted(facts, key=lambda fact: fact.at))

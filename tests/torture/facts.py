@@ -59,6 +59,7 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     position: int = 0  # of an event: its place among those of its key
     delay: float = 0.0  # seconds before which it must not run
     attempts: int = 1  # how many runs may fail or crash: the first and the retries of its policy
+    timeout: float = 0.0  # seconds after which a run is interrupted, which is a failure
     fails: int = 0  # how many runs fail on purpose
     unique: str = ""  # of a job: its unique key
     may_crash: bool = False  # it takes its process down on purpose

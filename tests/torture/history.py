@@ -17,6 +17,7 @@ class RunSpan(msgspec.Struct, eq=False):
 
     started: Fact
     ended: Fact | None = None
+    timeout: float = 0.0
 
     @property
     def process(self) -> str:
@@ -34,6 +35,14 @@ class RunSpan(msgspec.Struct, eq=False):
     @property
     def succeeded(self) -> bool:
         return self.ended is not None and self.ended.value == "ok"
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed as planned, or was interrupted by its timeout."""
+        if self.ended is None:
+            return False
+        overran = self.timeout and self.end - self.begin >= self.timeout
+        return self.ended.value == "failed" or (self.ended.value == "interrupted" and bool(overran))
 
 
 class MessageStory(msgspec.Struct, eq=False):
@@ -160,7 +169,7 @@ class History:
             case "invoked" | "accepted" | "refused" | "uncertain" | "cancelled" | "expired":
                 setattr(story, fact.kind, fact)
             case "started":
-                span = self._runs[fact.run] = RunSpan(fact)
+                span = self._runs[fact.run] = RunSpan(fact, timeout=story.plan.timeout)
                 story.runs.setdefault(fact.group, []).append(span)
             case "ended" if fact.run in self._runs:
                 self._runs[fact.run].ended = fact

@@ -12,7 +12,8 @@ from .attempts_within_limits import CRASH_LIMIT
 def check(history: History) -> Iterator[tuple[str, str]]:
     for story in history.stories():
         for group, fact in story.dead.items():
-            if story.plan.may_die or story.plan.may_crash or story.plan.fails >= story.plan.attempts:
+            failures = sum(run.failed for run in story.runs_of(group))
+            if story.plan.may_die or story.plan.may_crash or failures >= story.plan.attempts:
                 continue
             if fact.value.startswith("crashed") and _crashes(history, story, group) >= CRASH_LIMIT:
                 continue

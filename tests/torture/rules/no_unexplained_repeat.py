@@ -9,9 +9,6 @@ from itertools import pairwise
 from tests.torture.explanations import of_a_second_run
 from tests.torture.history import History, RunSpan
 
-#: The ends of a run after which the message comes again, as it should.
-COMES_AGAIN = frozenset({"failed", "snoozed", "shutdown"})
-
 
 def check(history: History) -> Iterator[tuple[str, str]]:
     for story in history.stories():
@@ -38,7 +35,7 @@ def repeats(history: History) -> tuple[int, int]:
 
 
 def _needs_a_fault(history: History, first: RunSpan, second: RunSpan, group: str) -> bool:
-    if first.ended is not None and first.ended.value in COMES_AGAIN:
+    if first.failed or (first.ended is not None and first.ended.value == "snoozed"):
         return False
     return not any(
         fact.group == group and fact.at <= second.begin and fact.at >= first.begin

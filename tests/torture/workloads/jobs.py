@@ -179,6 +179,7 @@ class Sender:
             task=kind,
             delay=options.get("delay", 0.0),
             attempts=attempts,
+            timeout=task.options.timeout or 0.0,
             fails=fails,
             unique=f"{task.options.queue}/{options['unique_key']}" if "unique_key" in options else "",
             result=kind.split("-")[0] != "silent",
