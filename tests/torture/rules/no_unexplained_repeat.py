@@ -9,6 +9,9 @@ from itertools import pairwise
 from tests.torture.explanations import of_a_second_run
 from tests.torture.history import History, RunSpan
 
+#: Seconds within which a replay that was asked for takes place.
+REPLAYED = 15.0
+
 
 def check(history: History) -> Iterator[tuple[str, str]]:
     for story in history.stories():
@@ -38,7 +41,7 @@ def _needs_a_fault(history: History, first: RunSpan, second: RunSpan, group: str
     if first.failed or (first.ended is not None and first.ended.value == "snoozed"):
         return False
     return not any(
-        fact.group == group and fact.at <= second.begin and fact.at >= first.begin
+        fact.group == group and fact.at <= second.begin and first.begin <= fact.at + REPLAYED
         for fact in history.replayed
     )
 
