@@ -8,34 +8,44 @@ import asyncio
 import sys
 import tempfile
 import time
+from functools import reduce
 from pathlib import Path
 from random import Random
 
+from .arena import Fault
 from .campaign import RoundPlan, RoundResult, run_round
 from .checker import told
 from .faults import all_faults
 from .report import Figures
-from .rounds import campaign_rounds
+from .rounds import campaign_rounds, pair, usual_rounds
 from .stores import kinds
 
 
 def main() -> int:
     options = _options()
     seed = options.seed or str(Random().randrange(10**9))
-    faults = [all_faults()[name] for name in options.faults.split(",")] if options.faults else None
-    plans = campaign_rounds(
-        seed,
-        stores=options.stores.split(",") if options.stores else kinds(),
-        workloads=options.workloads.split(",") if options.workloads else None,
-        faults=faults,
-        rounds=options.rounds,
-    )
+    plans = _plans(options, seed)[: options.rounds]
     print(f"seed {seed}, {len(plans)} rounds")
     folder = Path(options.folder or tempfile.mkdtemp(prefix="torture-"))
     results = asyncio.run(_run(plans, folder, keep=options.keep))
     figures = Figures(results)
     print("\n".join(figures.lines()))
     return 1 if figures.broken else 0
+
+
+def _plans(options: argparse.Namespace, seed: str) -> list[RoundPlan]:
+    stores = options.stores.split(",") if options.stores else kinds()
+    if not (options.workloads or options.faults or options.all):
+        return usual_rounds(seed, stores)
+    faults = [_fault(name) for name in options.faults.split(",")] if options.faults else None
+    workloads = options.workloads.split(",") if options.workloads else None
+    return campaign_rounds(seed, stores=stores, workloads=workloads, faults=faults)
+
+
+def _fault(name: str) -> Fault:
+    """`a`, or `a+b`: both at once."""
+    first, *others = (all_faults()[each] for each in name.split("+"))
+    return reduce(pair, others, first)
 
 
 async def _run(plans: list[RoundPlan], folder: Path, *, keep: bool) -> list[RoundResult]:
@@ -60,7 +70,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seed", help="that of an earlier run, to repeat its choices")
     parser.add_argument("--stores", help=f"with commas between; of this machine: {', '.join(kinds())}")
     parser.add_argument("--workloads", help="with commas between")
-    parser.add_argument("--faults", help=f"with commas between; {', '.join(all_faults())}")
+    parser.add_argument(
+        "--faults", help=f"with commas between, two at once as a+b; {', '.join(all_faults())}"
+    )
+    parser.add_argument("--all", action="store_true", help="every workload with every fault on every store")
     parser.add_argument("--rounds", type=int, help="at most so many")
     parser.add_argument("--folder", help="for logs of rounds in which a rule was broken")
     parser.add_argument("--keep", action="store_true", help="keep the logs of good rounds too")

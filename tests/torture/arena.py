@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from random import Random
@@ -32,6 +33,12 @@ class Arena:
 
     async def pause(self, *, leases: float = 0.0, seconds: float = 0.0) -> None:
         await briefly(leases * self.lease + seconds)
+
+    def heal(self) -> None:
+        """Undo what a fault may have left when another took away what it needed."""
+        for member in self.fleet.members:
+            member.send(signal.SIGCONT)
+        self.store.heal()
 
     @asynccontextmanager
     async def fault(self, name: str, *targets: str, loses: bool = False) -> AsyncIterator[None]:

@@ -3,6 +3,8 @@ needs one."""
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -42,6 +44,17 @@ class TortureStore(msgspec.Struct):
     def proxy(self) -> FaultyProxy:
         assert self._proxy is not None, "this round has no proxy"
         return self._proxy
+
+    def heal(self) -> None:
+        """Put the server and the proxy right, as far as there are any."""
+        if self._proxy is not None:
+            self._proxy.heal()
+        if self._server is not None:
+            if self._server.running:
+                os.kill(self._server.pid, signal.SIGCONT)
+            self._server.start()
+            for setting in ("maxmemory", "min-replicas-to-write"):
+                self._server.command("CONFIG", "SET", setting, 0)
 
 
 def family_of(kind: str) -> Family:
