@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import time
+import traceback
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
@@ -20,6 +22,7 @@ from .facts import Recorder, read_all
 from .fleet import Fleet, briefly, wait_until
 from .history import History
 from .program import Program
+from .residue import residue
 from .stores import TortureStore, opened
 
 #: Seconds until everything that was accepted must have come to an end, after the last fault.
@@ -64,8 +67,11 @@ async def run_round(plan: RoundPlan, folder: Path, *, keep: bool = False) -> Rou
     recorder = Recorder(logs, "campaign")
     proxied = any(fault.proxied for fault in plan.faults)
     persistent = all(fault.persistent for fault in plan.faults)
-    async with opened(plan.store, folder, proxied=proxied, persistent=persistent) as store:
-        await _run(plan, store, logs, recorder)
+    try:
+        async with opened(plan.store, folder, proxied=proxied, persistent=persistent) as store:
+            await _run(plan, store, logs, recorder)
+    except Exception:
+        recorder.write("left", value=f"the round did not come to its end: {traceback.format_exc()}")
     history = History(read_all(logs), lease=plan.lease)
     result = RoundResult(plan, history, broken_rules(history), time.monotonic() - began)
     if not result.broken and not keep:
@@ -94,6 +100,8 @@ async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recor
             await fleet.fill_up()
         await briefly(plan.pause)
         await _drain(app, fleet, recorder)
+        for what in await _residue(app, store):
+            recorder.write("left", value=what)
     finally:
         fleet.clear_away()
         with suppress(HeadraceError):
@@ -119,6 +127,19 @@ async def _drain(app: App, fleet: Fleet, recorder: Recorder) -> None:
     for worker in await app.admin.workers():
         if worker.pid in fleet.stopped:  # one that was killed is listed for a minute
             recorder.write("left", value=f"worker {worker.consumer} is still listed")
+
+
+async def _residue(app: App, store: TortureStore) -> list[str]:
+    """What the server still holds when the dead letters are gone too."""
+    if store.family != "redis":
+        return []
+    for queue in await app.admin.queues():
+        await app.admin.discard(queue=queue.name)
+    topics = await app.admin.topics()
+    for topic in topics:
+        await app.admin.discard(topic=topic.name)
+    events = sum(topic.length for topic in topics)
+    return await asyncio.to_thread(residue, store.server, events=events)
 
 
 async def _is_drained(app: App) -> bool:

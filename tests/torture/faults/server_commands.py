@@ -7,6 +7,7 @@ import contextlib
 
 from tests.torture.arena import REDIS, Arena, Fault
 from tests.torture.fleet import Server, ServerError
+from tests.torture.residue import all_keys
 
 #: An answer is refused with BUSY while this runs; it changes nothing, so it may be killed.
 ENDLESS = "while true do end"
@@ -34,7 +35,7 @@ async def _kill_clients(arena: Arena) -> None:
 async def _destroy_groups(arena: Arena) -> None:
     server = arena.store.server
     async with arena.store_fault("groups-destroyed"):
-        for key in _streams(server):
+        for key in list(all_keys(server, "TYPE", "stream")):
             for group in _groups(server, key):
                 server.command("XGROUP", "DESTROY", key, group)
         await arena.pause(leases=1)
@@ -69,17 +70,6 @@ async def _be_busy(arena: Arena) -> None:
 def _run_endless(server: Server) -> None:
     with contextlib.suppress(ServerError, OSError):  # it is killed, and this call gives up sooner
         server.command("EVAL", ENDLESS, 0)
-
-
-def _streams(server: Server) -> list[bytes]:
-    keys: list[bytes] = []
-    cursor = b"0"
-    while True:
-        match server.command("SCAN", cursor, "COUNT", 1000, "TYPE", "stream"):
-            case [bytes(cursor), list(found)]:
-                keys += [key for key in found if isinstance(key, bytes)]
-        if cursor == b"0":
-            return keys
 
 
 def _groups(server: Server, key: bytes) -> list[bytes]:
