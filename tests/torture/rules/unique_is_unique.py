@@ -28,17 +28,17 @@ def _overlapping(history: History, key: str, stories: list[MessageStory]) -> Ite
     )
     for first, second in pairwise(own):
         ends = _ends(first)
-        # The first success ends the job; it is written after the run, so before the second was accepted at
-        # the earliest when its run had ended by then.
-        if second.accepted and ends and min(ends) > second.accepted.at and not of_a_loss(history, first, ""):
+        early = second.accepted and ends and min(ends) > second.accepted.at
+        if early and not of_a_loss(history, first, ""):
             yield second.name, f"accepted while {first.name}, of the same key {key}, had not ended"
 
 
 def _ends(story: MessageStory) -> list[float]:
+    """When the job may have ended, at the earliest. The store writes a success after the run. When it took a
+    cancellation, or a job as dead, is not known: any time after it was accepted."""
     ends = [run.end for run in story.runs_of("") if run.succeeded]
-    ends += [fact.at for fact in (story.cancelled, story.expired) if fact]
-    if story.dead:
-        ends += [run.begin for run in story.runs_of("")] or [0.0]
+    if story.accepted and (story.cancelled or story.expired or story.dead):
+        ends.append(story.accepted.at)
     return ends
 
 
