@@ -41,18 +41,23 @@ class Arena:
         self.store.heal()
 
     @asynccontextmanager
-    async def fault(self, name: str, *targets: str, loses: bool = False) -> AsyncIterator[None]:
-        """Write down when a fault begins and ends, and whom it hits; STORE: every process may notice."""
+    async def fault(
+        self, name: str, *targets: str, loses: bool = False, gentle: bool = False
+    ) -> AsyncIterator[None]:
+        """Write down when a fault begins and ends, and whom it hits; STORE: every process may notice. Because
+        of a `gentle` one, what has succeeded does not run again."""
         run = self._recorder.new_run()
-        self._recorder.write("fault_begun", run=run, value=name, targets=targets, loses=loses)
+        self._recorder.write("fault_begun", run=run, value=name, targets=targets, loses=loses, gentle=gentle)
         self.injected += 1
         try:
             yield
         finally:
             self._recorder.write("fault_ended", run=run, value=name)
 
-    def store_fault(self, name: str, *, loses: bool = False) -> AbstractAsyncContextManager[None]:
-        return self.fault(name, STORE, loses=loses)
+    def store_fault(
+        self, name: str, *, loses: bool = False, gentle: bool = False
+    ) -> AbstractAsyncContextManager[None]:
+        return self.fault(name, STORE, loses=loses, gentle=gentle)
 
 
 #: For faults that only one family of stores can have.

@@ -15,6 +15,8 @@ def of_a_second_run(history: History, first: RunSpan, second: RunSpan) -> FaultS
     slack = AFTERMATH * history.lease
     until = min(second.begin, first.end + slack)
     for fault in history.faults_between(first.begin - slack, second.begin):
+        if first.succeeded and fault.gentle:
+            continue
         if fault.hits(first.process) and fault.overlaps(first.begin - slack, until):
             return fault
         if fault.hits(second.process):

@@ -86,6 +86,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     duplicate: bool = False
     targets: tuple[str, ...] = ()  # of a fault: processes, or STORE
     loses: bool = False  # of a fault: what the store held may be gone
+    gentle: bool = False  # of a fault: what has succeeded does not run again because of it
 
 
 #: The target of a fault that hits the store, or the way to it: every process may notice.
@@ -118,6 +119,7 @@ class Recorder:
         duplicate: bool = False,
         targets: tuple[str, ...] = (),
         loses: bool = False,
+        gentle: bool = False,
     ) -> None:
         if self._folder is None:
             return
@@ -138,6 +140,7 @@ class Recorder:
             duplicate=duplicate,
             targets=targets,
             loses=loses,
+            gentle=gentle,
         )
         os.write(self._file(self._folder), _encoder.encode(fact) + b"\n")
 

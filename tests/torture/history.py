@@ -91,6 +91,7 @@ class FaultSpan(msgspec.Struct, frozen=True):
     end: float
     targets: frozenset[str]
     loses: bool
+    gentle: bool
 
     def hits(self, process: str) -> bool:
         return STORE in self.targets or process in self.targets
@@ -182,4 +183,4 @@ class History:
 
 
 def _span(begun: Fact, end: float) -> FaultSpan:
-    return FaultSpan(begun.value, begun.at, end, frozenset(begun.targets), begun.loses)
+    return FaultSpan(begun.value, begun.at, end, frozenset(begun.targets), begun.loses, begun.gentle)

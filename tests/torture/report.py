@@ -20,6 +20,7 @@ class Figures:
         self.count: Counter[str] = Counter()
         self.faults: Counter[str] = Counter()
         self.broken: Counter[str] = Counter()
+        self.repeats: Counter[str] = Counter()
         self.recovery: dict[str, list[float]] = {}
         for result in results:
             self.add(result)
@@ -40,23 +41,24 @@ class Figures:
                 missing = [group for group in history.groups_of(story) if not story.is_over_in(group)]
                 for group in missing:
                     self.count["lost with the store" if of_a_loss(history, story, group) else "lost"] += 1
-        explained, unexplained = repeats(history)
-        self.count["repeats explained"] += explained
-        self.count["repeats unexplained"] += unexplained
+        for _, fault in repeats(history):
+            self.count["repeats explained" if fault else "repeats unexplained"] += 1
+            self.repeats[fault.name if fault else ""] += 1
         self.count["foreign results"] += sum(
             fact.value != story.name for story in history.stories() for fact in story.results
         )
-        for fault, seconds in recoveries(history):
-            self.recovery.setdefault(fault, []).append(seconds)
+        for name, seconds in recoveries(history):
+            self.recovery.setdefault(name, []).append(seconds)
 
     def lines(self) -> Iterator[str]:
         for name, number in self.count.items():
             yield f"{name:<24} {number}"
         yield ""
-        yield f"{'fault':<30} {'times':>6} {'cut off':>8} {'again p50':>10} {'p99':>8} {'max':>8}"
+        heads = f"{'fault':<30} {'times':>6} {'repeats':>8} {'cut off':>8}"
+        yield f"{heads} {'again p50':>10} {'p99':>8} {'max':>8}"
         for name, times in sorted(self.faults.items()):
             found = self.recovery.get(name, [])
-            yield f"{name:<30} {times:>6} {len(found):>8} {_percentiles(found)}"
+            yield f"{name:<30} {times:>6} {self.repeats[name]:>8} {len(found):>8} {_percentiles(found)}"
         for rule, number in self.broken.items():
             yield f"BROKEN {rule}: {number}"
 

@@ -47,11 +47,9 @@ class Story:
             self.add(end, "ended", process, value=how, **named)
         return self
 
-    def fault(
-        self, begin: float, end: float, *targets: str, name: str = "kill", loses: bool = False
-    ) -> Story:
+    def fault(self, begin: float, end: float, *targets: str, name: str = "kill", **kind: bool) -> Story:
         run = f"fault-{len(self.facts)}"
-        self.add(begin, "fault_begun", "campaign", run=run, value=name, targets=targets, loses=loses)
+        self.add(begin, "fault_begun", "campaign", run=run, value=name, targets=targets, **kind)
         return self.add(end, "fault_ended", "campaign", run=run, value=name)
 
     def broken(self) -> set[str]:
@@ -126,6 +124,11 @@ GOOD: dict[str, Story] = {
     .add(6.0, "replayed", group="batch")
     .ran(7.0, 7.5, message="e1", group="batch")
     .ran(7.6, 7.9, message="e2", group="batch"),
+    "interrupted by a gentle fault": Story()
+    .sent(1.0)
+    .ran(2.0, 3.0, "interrupted")
+    .fault(2.5, 3.0, "worker-1", gentle=True)
+    .ran(4.0, 5.0, process="worker-2"),
     "an outage explains a stall": Story()
     .sent(1.0)
     .ran(1.5, 2.0)
@@ -150,6 +153,7 @@ BROKEN: list[tuple[str, Story]] = [
     ("no_unexplained_repeat", good().ran(4.0, 5.0)),
     ("no_unexplained_repeat", good().fault(2.5, 2.6, "worker-7").ran(4.0, 5.0)),
     ("no_unexplained_repeat", good().fault(20.0, 21.0, "worker-1").ran(30.0, 31.0, process="worker-2")),
+    ("no_unexplained_repeat", good().fault(2.5, 2.6, "worker-1", gentle=True).ran(4.0, 5.0)),
     ("no_overlap", Story().sent(1.0).ran(2.0, 5.0).ran(3.0, 4.0, process="worker-2")),
     (
         "own_result",

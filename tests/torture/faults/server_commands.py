@@ -26,7 +26,7 @@ async def _flush_scripts(arena: Arena) -> None:
 
 
 async def _kill_clients(arena: Arena) -> None:
-    async with arena.store_fault("clients-killed"):
+    async with arena.store_fault("clients-killed", gentle=True):
         for kind in ("normal", "pubsub"):
             arena.store.server.command("CLIENT", "KILL", "TYPE", kind)
         await arena.pause(seconds=0.2)

@@ -15,13 +15,13 @@ async def _start(arena: Arena) -> None:
 
 
 async def _kill(arena: Arena) -> None:
-    async with arena.store_fault("server-killed"):
+    async with arena.store_fault("server-killed", gentle=True):
         arena.store.server.kill()
         await _start(arena)
 
 
 async def _restart(arena: Arena) -> None:
-    async with arena.store_fault("server-restarted"):
+    async with arena.store_fault("server-restarted", gentle=True):
         await asyncio.to_thread(arena.store.server.stop)
         await _start(arena)
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from tests.torture.explanations import of_a_second_run
-from tests.torture.history import History, RunSpan
+from tests.torture.history import FaultSpan, History, MessageStory, RunSpan
 
 #: Seconds within which a replay that was asked for takes place.
 REPLAYED = 15.0
@@ -23,18 +23,13 @@ def check(history: History) -> Iterator[tuple[str, str]]:
                     yield story.name, f"ran again after {_end(first)}, and no fault explains it"
 
 
-def repeats(history: History) -> tuple[int, int]:
-    """How many runs repeat one that had succeeded: explained by a fault, and not explained."""
-    explained = unexplained = 0
+def repeats(history: History) -> Iterator[tuple[MessageStory, FaultSpan | None]]:
+    """Of each run that repeats one which had succeeded: its message, and the fault that explains it."""
     for story in history.stories():
         for group, runs in story.runs.items():
             for first, second in pairwise(runs):
                 if first.succeeded and _needs_a_fault(history, first, second, group):
-                    if of_a_second_run(history, first, second):
-                        explained += 1
-                    else:
-                        unexplained += 1
-    return explained, unexplained
+                    yield story, of_a_second_run(history, first, second)
 
 
 def _needs_a_fault(history: History, first: RunSpan, second: RunSpan, group: str) -> bool:
