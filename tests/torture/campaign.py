@@ -110,6 +110,7 @@ async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recor
 
 async def _drain(app: App, fleet: Fleet, recorder: Recorder) -> None:
     """Let everything come to its end, stop the workers, and write down what is left."""
+    await _end_schedules(app, recorder)
     steps: list[tuple[str, Callable[[], Awaitable[None]]]] = [
         ("producers run on", lambda: fleet.stop_producers(PRODUCED)),
         ("the store is not drained", lambda: wait_until(lambda: _is_drained(app), timeout=DRAINED)),
@@ -166,6 +167,17 @@ async def _left(app: App) -> list[str]:
             if group.lag or group.running or group.retrying or group.scheduled
         ]
     return left
+
+
+async def _end_schedules(app: App, recorder: Recorder) -> None:
+    """Pause them all, and write down for which time each last enqueued a job."""
+    names = [schedule.name for schedule in await app.schedules.list()]
+    for name in names:
+        await app.schedules.pause(name)
+    for schedule in await app.schedules.list():
+        if schedule.last_at is not None:
+            short = schedule.name.rpartition(".")[2]
+            recorder.write("schedule", value=short, due=schedule.last_at.timestamp())
 
 
 async def _note_the_dead(app: App, recorder: Recorder) -> None:

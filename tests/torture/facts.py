@@ -22,6 +22,7 @@ import msgspec
 #: - `dead`, `cancelled`, `expired`: how a message ended without success
 #: - `group`: a group reads a topic; `value` is the topic
 #: - `replayed`: a group reads a topic again, from here on
+#: - `schedule`: the job of a schedule for the time `due` was its last; `value` is its name
 #: - `working`, `gone`: a process is ready for work, or has ended; `value` is then its exit code
 #: - `fault_begun`, `fault_ended`: with the name of the fault as `value`, and what it hits
 #: - `left`: something is left in the store after draining
@@ -41,6 +42,7 @@ Kind = Literal[
     "expired",
     "group",
     "replayed",
+    "schedule",
     "working",
     "gone",
     "fault_begun",
@@ -65,6 +67,9 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
     may_crash: bool = False  # it takes its process down on purpose
     may_die: bool = False  # it may end in the dead letters though no fault has hit it
     result: bool = False  # its result is kept
+    schedule: str = ""  # of a job that a schedule enqueued: its name
+    every: float = 0.0  # the interval of that schedule, in seconds
+    catches_up: bool = False  # whether times at which no worker ran have a job too
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -87,6 +92,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     targets: tuple[str, ...] = ()  # of a fault: processes, or STORE
     loses: bool = False  # of a fault: what the store held may be gone
     gentle: bool = False  # of a fault: what has succeeded does not run again because of it
+    due: float = 0.0  # of a schedule: seconds since 1970
 
 
 #: The target of a fault that hits the store, or the way to it: every process may notice.
@@ -120,6 +126,7 @@ class Recorder:
         targets: tuple[str, ...] = (),
         loses: bool = False,
         gentle: bool = False,
+        due: float = 0.0,
     ) -> None:
         if self._folder is None:
             return
@@ -141,6 +148,7 @@ class Recorder:
             targets=targets,
             loses=loses,
             gentle=gentle,
+            due=due,
         )
         os.write(self._file(self._folder), _encoder.encode(fact) + b"\n")
 

@@ -110,6 +110,7 @@ class History:
         self.groups: dict[str, set[str]] = defaultdict(set)  # of each topic
         self.replayed: list[Fact] = []
         self.left: list[Fact] = []
+        self.schedules: dict[str, float] = {}  # of each schedule: when it last was due, in seconds since 1970
         self._runs: dict[str, RunSpan] = {}
         self._names: dict[str, str] = {}  # of each job id: the message
         for fact in self.facts:
@@ -155,6 +156,8 @@ class History:
                 self.replayed.append(fact)
             case "left":
                 self.left.append(fact)
+            case "schedule":
+                self.schedules[fact.value] = fact.due
             case _ if name := self.name_of(fact):
                 self._add_to(self._story(name), fact)
 

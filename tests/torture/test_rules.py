@@ -73,6 +73,15 @@ def events() -> Story:
     return story
 
 
+def ticks(*times: float, catches_up: bool = False) -> Story:
+    """Jobs of a schedule, one each second."""
+    story = Story()
+    for number, at in enumerate(times):
+        name, plan = f"tick-{number}", Plan(schedule="tick", every=1.0, catches_up=catches_up)
+        story.add(at, "invoked", message=name, plan=plan).ran(at, at + 0.01, message=name)
+    return story.add(times[-1] + 0.5, "schedule", "campaign", value="tick", due=1000.0 + times[-1])
+
+
 GOOD: dict[str, Story] = {
     "one run": good(),
     "killed and run again": good()
@@ -120,6 +129,8 @@ GOOD: dict[str, Story] = {
     .fault(8.0, 8.5, "worker-1")
     .add(8.1, "gone", "worker-1", value="-9"),
     "events": events(),
+    "a schedule": ticks(0.0, 1.0, 2.01, 3.0, catches_up=True),
+    "a schedule that leaves some out": ticks(0.0, 1.0, 9.0),
     "replayed": events()
     .add(6.0, "replayed", group="batch")
     .ran(7.0, 7.5, message="e1", group="batch")
@@ -175,6 +186,8 @@ BROKEN: list[tuple[str, Story]] = [
     ("every_group_sees_every_event", events().add(0.0, "group", group="late", value="orders")),
     ("readers_are_woken", good().add(19.0, "unread", "producer-1", message="a")),
     ("nobody_ends_unasked", good().add(9.0, "gone", "worker-1", value="1")),
+    ("schedules_keep_time", ticks(0.0, 1.0, 1.1, 2.0, 2.1, 3.0)),
+    ("schedules_keep_time", ticks(0.0, 1.0, 6.0, catches_up=True)),
     ("nothing_left", good().add(9.0, "left", "campaign", value="queue default: 1 running")),
     ("stalls_bounded", Story().sent(1.0).ran(1.5, 2.0).sent(2.0, "b").ran(41.0, 42.0, message="b")),
     (

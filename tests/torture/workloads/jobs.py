@@ -1,6 +1,6 @@
 """Jobs of every kind: coroutines, threads and child processes; timeouts, retries, delays, priorities, unique
-keys, results, cancellations, progress, dependencies, middleware, large and tiny bodies, several queues.
-Producers use one event loop, short-lived event loops, or threads."""
+keys, results, cancellations, progress, dependencies, middleware, schedules, large and tiny bodies, several
+queues. Producers use one event loop, short-lived event loops, or threads."""
 
 from __future__ import annotations
 
@@ -140,6 +140,27 @@ def _declare(random: Random) -> dict[str, Task[Any, Any]]:
 
 
 TASKS: Final = _declare(program.shared)
+
+#: Seconds between two jobs of the schedules.
+OFTEN: Final = 0.4
+
+
+@app.every(OFTEN, catch_up="all")
+async def every_time() -> None:
+    await _tick("every_time", catches_up=True)
+
+
+@app.every(OFTEN)
+async def when_there_is_time() -> None:
+    await _tick("when_there_is_time", catches_up=False)
+
+
+async def _tick(name: str, *, catches_up: bool) -> None:
+    """Nobody sends such a job, so its own run says what it is."""
+    message = f"{name}/{current_job().id}"
+    program.invoke(message, Plan(schedule=name, every=OFTEN, catches_up=catches_up, attempts=4))
+    with program.running(message):
+        await asyncio.sleep(0)
 
 
 class Sender:
