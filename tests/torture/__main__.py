@@ -30,6 +30,8 @@ def main() -> int:
     results = asyncio.run(_run(plans, folder, keep=options.keep))
     figures = Figures(results)
     print("\n".join(figures.lines()))
+    if options.page:
+        Path(options.page).write_text(figures.page(command="make torture", seed=seed))
     return 1 if figures.broken else 0
 
 
@@ -76,6 +78,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--all", action="store_true", help="every workload with every fault on every store")
     parser.add_argument("--rounds", type=int, help="at most so many")
     parser.add_argument("--folder", help="for logs of rounds in which a rule was broken")
+    parser.add_argument("--page", help="write the figures to this file, as docs/reliability.md has them")
     parser.add_argument("--keep", action="store_true", help="keep the logs of good rounds too")
     return parser.parse_args()
 

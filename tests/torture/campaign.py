@@ -67,13 +67,16 @@ async def run_round(plan: RoundPlan, folder: Path, *, keep: bool = False) -> Rou
     recorder = Recorder(logs, "campaign")
     proxied = any(fault.proxied for fault in plan.faults)
     persistent = all(fault.persistent for fault in plan.faults)
+    unfinished = ""
     try:
         async with opened(plan.store, folder, proxied=proxied, persistent=persistent) as store:
             await _run(plan, store, logs, recorder)
     except Exception:
-        recorder.write("left", value=f"the round did not come to its end: {traceback.format_exc()}")
+        unfinished = traceback.format_exc()
     history = History(read_all(logs), lease=plan.lease)
-    result = RoundResult(plan, history, broken_rules(history), time.monotonic() - began)
+    # A round that broke off has much that is not at its end.
+    broken = [Broken("unfinished", "", unfinished)] if unfinished else broken_rules(history)
+    result = RoundResult(plan, history, broken, time.monotonic() - began)
     if not result.broken and not keep:
         shutil.rmtree(folder)
     return result

@@ -89,7 +89,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     value: str = ""
     plan: Plan | None = None
     duplicate: bool = False
-    targets: tuple[str, ...] = ()  # of a fault: processes, or STORE
+    targets: tuple[str, ...] = ()  # of a fault: processes, STORE or WORKERS
     loses: bool = False  # of a fault: what the store held may be gone
     gentle: bool = False  # of a fault: what has succeeded does not run again because of it
     due: float = 0.0  # of a schedule: seconds since 1970
@@ -97,6 +97,9 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 #: The target of a fault that hits the store, or the way to it: every process may notice.
 STORE = "store"
+
+#: The target of a fault that hits workers, whichever take what it sends.
+WORKERS = "workers"
 
 _encoder = msgspec.json.Encoder()
 _decoder = msgspec.json.Decoder(Fact)

@@ -9,7 +9,7 @@ from math import inf
 
 import msgspec
 
-from .facts import STORE, Fact, Plan
+from .facts import STORE, WORKERS, Fact, Plan
 
 
 class RunSpan(msgspec.Struct, eq=False):
@@ -94,7 +94,11 @@ class FaultSpan(msgspec.Struct, frozen=True):
     gentle: bool
 
     def hits(self, process: str) -> bool:
-        return STORE in self.targets or process in self.targets
+        return STORE in self.targets or self.hits_process(process)
+
+    def hits_process(self, process: str) -> bool:
+        """Whether it hits the process itself, and not only the store."""
+        return process in self.targets or (WORKERS in self.targets and process.startswith("worker-"))
 
     def overlaps(self, begin: float, end: float) -> bool:
         return self.begin <= end and begin <= self.end

@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-from functools import partial
-
-from headrace import App
+from headrace import App, JobStatus
 from tests.torture.arena import Arena, Fault
-from tests.torture.facts import Plan
-from tests.torture.fleet import Member
-
-#: Crashes after which a message is dead.
-CRASHES = 3
+from tests.torture.facts import WORKERS, Plan
 
 
 async def _block_the_loop(arena: Arena) -> None:
@@ -22,19 +16,13 @@ async def _block_the_loop(arena: Arena) -> None:
 
 
 async def _poison(arena: Arena) -> None:
-    """A job that ends its process, as often as it runs."""
+    """A job that ends its process, as often as it runs: three workers, then it is dead."""
     program, message = arena.program, arena.program.new_message()
-    workers = arena.fleet.of("worker")
-    await program.send(message, Plan(may_crash=True), program.harmful.poison.enqueue(message))
-    for _ in range(CRASHES):
-        async with arena.fault("poison", *(worker.name for worker in workers)):
-            await arena.fleet.until(partial(_ended, workers), 30)
-        await arena.fleet.fill_up()
-        workers = arena.fleet.of("worker")
-
-
-def _ended(workers: list[Member]) -> bool:
-    return any(worker.ended for worker in workers)
+    async with arena.fault("poison", WORKERS):
+        job = await program.send(message, Plan(may_crash=True), program.harmful.poison.enqueue(message))
+        while job is not None and await job.status() is not JobStatus.DEAD:
+            await arena.pause(leases=0.1)
+            await arena.fleet.fill_up()
 
 
 class Garbage:

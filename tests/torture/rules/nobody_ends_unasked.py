@@ -12,5 +12,5 @@ def check(history: History) -> Iterator[tuple[str, str]]:
     for fact in history.facts:
         if fact.kind != "gone" or fact.value == "0":
             continue
-        if not any(fact.process in fault.targets for fault in history.faults_between(0.0, fact.at)):
+        if not any(fault.hits_process(fact.process) for fault in history.faults_between(0.0, fact.at)):
             yield "", f"{fact.process} ended with {fact.value}, and no fault had hit it"
