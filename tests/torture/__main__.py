@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import shutil
 import sys
 import tempfile
 import time
@@ -20,19 +21,29 @@ from .report import Figures
 from .rounds import campaign_rounds, pair, usual_rounds
 from .stores import kinds
 
+#: Bytes that the stores and logs of a campaign may take.
+ROOM = 2 << 30
+
 
 def main() -> int:
     options = _options()
     seed = options.seed or str(Random().randrange(10**9))
     plans = _plans(options, seed)[: options.rounds]
     print(f"seed {seed}, {len(plans)} rounds")
-    folder = Path(options.folder or tempfile.mkdtemp(prefix="torture-"))
+    folder = Path(options.folder or tempfile.mkdtemp(prefix="torture-", dir=_quick_folder()))
     results = asyncio.run(_run(plans, folder, keep=options.keep))
     figures = Figures(results)
     print("\n".join(figures.lines()))
     if options.page:
         Path(options.page).write_text(figures.page(command="make torture", seed=seed))
     return 1 if figures.broken else 0
+
+
+def _quick_folder() -> Path | None:
+    """In memory, where there is such a folder: processes are killed, not the machine, so what a store has
+    written is there either way, and the speed of a disk says nothing."""
+    memory = Path("/dev/shm")
+    return memory if memory.is_dir() and shutil.disk_usage(memory).free > ROOM else None
 
 
 def _plans(options: argparse.Namespace, seed: str) -> list[RoundPlan]:
@@ -77,7 +88,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--all", action="store_true", help="every workload with every fault on every store")
     parser.add_argument("--rounds", type=int, help="at most so many")
-    parser.add_argument("--folder", help="for logs of rounds in which a rule was broken")
+    parser.add_argument("--folder", help="for stores and logs; those of good rounds are removed")
     parser.add_argument("--page", help="write the figures to this file, as docs/reliability.md has them")
     parser.add_argument("--keep", action="store_true", help="keep the logs of good rounds too")
     return parser.parse_args()

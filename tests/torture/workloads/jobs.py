@@ -33,6 +33,9 @@ app = program.app
 
 QUEUES: Final = ("default", "mails", "reports", "wide")
 
+#: Seconds that a few jobs take: longer than the lease.
+LONG: Final = 4.0
+
 #: Seconds after which a run is interrupted, for tasks that have a timeout.
 TIMEOUT: Final = 0.8
 
@@ -181,7 +184,7 @@ class Sender:
         fails = random.choices([0, 1, attempts], [90, 8, 2])[0]
         work = Work(
             message,
-            nap=random.choices([0.0, 0.01, 0.3, 1.5], [60, 30, 8, 2])[0],
+            nap=random.choices([0.0, 0.01, 0.3, LONG], [60, 30, 9, 1])[0],
             fails=fails,
             overruns=task.options.timeout == TIMEOUT,
             snoozes=random.random() < 0.02 and kind.startswith(("loop", "thread")),
