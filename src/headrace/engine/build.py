@@ -32,6 +32,7 @@ from headrace.engine.upkeep.heartbeat import Heartbeat
 from headrace.engine.upkeep.lease_renewal import LeaseRenewal
 from headrace.engine.upkeep.leases import Leases
 from headrace.engine.upkeep.prefetch_return import PrefetchReturn
+from headrace.engine.upkeep.process_pulse import ProcessPulse
 from headrace.engine.upkeep.progress import ProgressWriter
 from headrace.engine.upkeep.promotion import Promotion
 from headrace.engine.upkeep.pruning import Pruning
@@ -160,15 +161,17 @@ def build(plan: WorkerPlan, store: StreamRouter) -> WorkerParts:
 
     # Upkeep.
     claim_control = ClaimControl(plan.id, slots=slots, held=held, in_flight=in_flight, emitter=emitter)
+    pulse = ProcessPulse(leases)
     lease_renewal = LeaseRenewal(
         store.lease_keeper(),
         held=held,
         leases=leases,
         report=claim_control.handle_renewals,
         emitter=emitter,
+        pulse=pulse,
     )
     promotion = Promotion(store, served, emitter=emitter)
-    recovery = LeaseRecovery(store, served, leases=leases, emitter=emitter)
+    recovery = LeaseRecovery(store, served, leases=leases, emitter=emitter, pulse=pulse)
     schedule_runner = ScheduleRunner(
         store,
         served.queues,
