@@ -13,6 +13,8 @@ from functools import reduce
 from pathlib import Path
 from random import Random
 
+import msgspec
+
 from .arena import Fault
 from .campaign import RoundPlan, RoundResult, run_round
 from .checker import told
@@ -28,7 +30,9 @@ ROOM = 2 << 30
 def main() -> int:
     options = _options()
     seed = options.seed or str(Random().randrange(10**9))
-    plans = _plans(options, seed)[: options.rounds]
+    plans = [
+        msgspec.structs.replace(plan, lease=options.lease) for plan in _plans(options, seed)[: options.rounds]
+    ]
     print(f"seed {seed}, {len(plans)} rounds")
     folder = Path(options.folder or tempfile.mkdtemp(prefix="torture-", dir=_quick_folder()))
     results = asyncio.run(_run(plans, folder, keep=options.keep))
@@ -88,6 +92,7 @@ def _options() -> argparse.Namespace:
     )
     parser.add_argument("--all", action="store_true", help="every workload with every fault on every store")
     parser.add_argument("--rounds", type=int, help="at most so many")
+    parser.add_argument("--lease", type=float, default=1.0, help="in seconds; longer on a busy machine")
     parser.add_argument("--folder", help="for stores and logs; those of good rounds are removed")
     parser.add_argument("--page", help="write the figures to this file, as docs/reliability.md has them")
     parser.add_argument("--keep", action="store_true", help="keep the logs of good rounds too")

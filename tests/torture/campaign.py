@@ -39,11 +39,11 @@ class RoundPlan(msgspec.Struct, frozen=True):
     workload: str
     faults: tuple[Fault, ...]
     seed: str
-    lease: float = 2.0
-    rate: float = 80.0
+    lease: float = 1.0
+    rate: float | None = None  # of each producer, if not as its workload says
     workers: int = 2
     producers: int = 3
-    pause: float = 2.0
+    pause: float = 1.5
 
     def __str__(self) -> str:
         names = " ".join(fault.name for fault in self.faults)

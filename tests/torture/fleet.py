@@ -96,7 +96,7 @@ class Fleet:
         url: str,
         seed: str,
         lease: float,
-        rate: float,
+        rate: float | None,
         folder: Path,
         recorder: Recorder,
         concurrency: int = 30,
@@ -109,8 +109,10 @@ class Fleet:
         self._recorder = recorder
         self._concurrency = concurrency
         self._numbers = count(1)
-        self._environment = {**os.environ, URL: url, FOLDER: str(folder), SEED: seed, RATE: str(rate)}
+        self._environment = {**os.environ, URL: url, FOLDER: str(folder), SEED: seed}
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        if rate is not None:
+            self._environment[RATE] = str(rate)
         self._ready: set[str] = set()
         self._wanted: dict[Role, int] = {"worker": 0, "producer": 0}
         self._filling = asyncio.Lock()

@@ -39,7 +39,7 @@ from .facts import Plan, Recorder
 #: The environment of a program: the URL of its store, the folder of the logs, its own name, and the seed.
 URL, FOLDER, NAME, SEED = "TORTURE_URL", "TORTURE_FOLDER", "TORTURE_NAME", "TORTURE_SEED"
 
-#: How many messages a producer sends in a second.
+#: How many messages a producer sends in a second, if not as many as its workload says.
 RATE = "TORTURE_RATE"
 
 #: A file in the folder of the logs: producers end when it is there.
@@ -81,23 +81,27 @@ class Harmful:
 class Program:
     """One process of a workload: its app, its log, and its random choices."""
 
-    def __init__(self, url: str, recorder: Recorder, seed: str, folder: Path | None) -> None:
+    def __init__(
+        self, url: str, recorder: Recorder, seed: str, folder: Path | None, *, rate: float = 0.0
+    ) -> None:
         self.recorder = recorder
         self.app = App(url)
         self.shared = Random(seed)  #: chooses alike in every process: for declarations
         self.own = Random(f"{seed} {recorder.process}")  #: for what this process does alone
-        self.rate = float(os.environ.get(RATE, "100"))
+        self.rate = float(os.environ.get(RATE, rate))
         self._folder = folder
         self._numbers = count(1)
         self.harmful = Harmful(self.app, self)
         self._listen()
 
     @classmethod
-    def from_environment(cls) -> Program:
-        """Without one, as when a test imports a workload, nothing is recorded and nothing is shared."""
+    def from_environment(cls, *, rate: float) -> Program:
+        """A producer sends `rate` messages in a second. Without an environment, as when a test imports a
+        workload, nothing is recorded and nothing is shared."""
         folder = Path(os.environ[FOLDER]) if FOLDER in os.environ else None
         recorder = Recorder(folder, os.environ.get(NAME, "nobody"))
-        return cls(os.environ.get(URL, "memory://"), recorder, os.environ.get(SEED, "0"), folder)
+        url, seed = os.environ.get(URL, "memory://"), os.environ.get(SEED, "0")
+        return cls(url, recorder, seed, folder, rate=rate)
 
     @property
     def stopped(self) -> bool:

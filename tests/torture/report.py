@@ -59,7 +59,7 @@ class Figures:
         self.broken.update(each.rule for each in result.broken)
         for story in history.stories():
             self._add_story(history, story)
-        for _, fault in repeats(history):
+        for fault in repeats(history):
             self.count["repeats explained" if fault else "repeats unexplained"] += 1
             self.repeats[fault.name if fault else ""] += 1
         for name, seconds in recoveries(history):

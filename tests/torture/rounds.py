@@ -16,7 +16,7 @@ from .fleet import ServerError
 from .stores import family_of
 
 #: Faults of one round, one after the other: a fleet is started once for all of them.
-TOGETHER = 5
+TOGETHER = 6
 
 
 def workload_names() -> list[str]:

@@ -9,36 +9,34 @@ from itertools import pairwise
 from tests.torture.explanations import of_a_second_run
 from tests.torture.history import FaultSpan, History, MessageStory, RunSpan
 
-#: Seconds within which a replay that was asked for takes place.
-REPLAYED = 15.0
-
 
 def check(history: History) -> Iterator[tuple[str, str]]:
+    for story, first, second in _repeats(history):
+        if not of_a_second_run(history, first, second):
+            yield story.name, f"ran again after {_end(first)}, and no fault explains it"
+
+
+def repeats(history: History) -> Iterator[FaultSpan | None]:
+    """Of each run that repeats one which had succeeded: the fault that explains it."""
+    for _, first, second in _repeats(history):
+        if first.succeeded:
+            yield of_a_second_run(history, first, second)
+
+
+def _repeats(history: History) -> Iterator[tuple[MessageStory, RunSpan, RunSpan]]:
+    """Runs, each with the next of its message, that need a fault: it neither failed, nor was snoozed, and the
+    group was not asked to read it again."""
     for story in history.stories():
         for group, runs in story.runs.items():
-            for first, second in pairwise(runs):
-                if _needs_a_fault(history, first, second, group) and not of_a_second_run(
-                    history, first, second
-                ):
-                    yield story.name, f"ran again after {_end(first)}, and no fault explains it"
+            for number, (first, second) in enumerate(pairwise(runs), 1):
+                snoozed = first.ended is not None and first.ended.value == "snoozed"
+                if not (first.failed or snoozed or number <= _replays(history, group, second)):
+                    yield story, first, second
 
 
-def repeats(history: History) -> Iterator[tuple[MessageStory, FaultSpan | None]]:
-    """Of each run that repeats one which had succeeded: its message, and the fault that explains it."""
-    for story in history.stories():
-        for group, runs in story.runs.items():
-            for first, second in pairwise(runs):
-                if first.succeeded and _needs_a_fault(history, first, second, group):
-                    yield story, of_a_second_run(history, first, second)
-
-
-def _needs_a_fault(history: History, first: RunSpan, second: RunSpan, group: str) -> bool:
-    if first.failed or (first.ended is not None and first.ended.value == "snoozed"):
-        return False
-    return not any(
-        fact.group == group and fact.at <= second.begin and first.begin <= fact.at + REPLAYED
-        for fact in history.replayed
-    )
+def _replays(history: History, group: str, run: RunSpan) -> int:
+    """How often a group was asked to read everything again before this run."""
+    return sum(fact.group == group and fact.at <= run.begin for fact in history.replayed)
 
 
 def _end(run: RunSpan) -> str:

@@ -24,7 +24,7 @@ from headrace import (
 from tests.torture.facts import Plan
 from tests.torture.program import PlannedFailure, Program
 
-program = Program.from_environment()
+program = Program.from_environment(rate=60.0)
 app = program.app
 
 #: Retries of every group.
