@@ -32,12 +32,13 @@ def campaign_rounds(
     rounds: int | None = None,
 ) -> list[RoundPlan]:
     """The rounds of a seed: every workload on every store, with every fault that it can have. `faults` is the
-    order of the one round of each, if it is given."""
+    order of the one round of each, if it is given; a store leaves out what it cannot have."""
     random = Random(seed)
     plans: list[RoundPlan] = []
     for store in stores:
         for workload in workloads or workload_names():
-            plans += _plans(random, seed, store, workload, [list(faults)] if faults else None)
+            possible = [fault for fault in faults or () if family_of(store) in fault.families]
+            plans += _plans(random, seed, store, workload, [possible] if faults else None)
     return plans[:rounds]
 
 

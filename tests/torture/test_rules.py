@@ -188,6 +188,16 @@ BROKEN: list[tuple[str, Story]] = [
     ("nobody_ends_unasked", good().add(9.0, "gone", "worker-1", value="1")),
     ("schedules_keep_time", ticks(0.0, 1.0, 1.1, 2.0, 2.1, 3.0)),
     ("schedules_keep_time", ticks(0.0, 1.0, 6.0, catches_up=True)),
+    (
+        "attempts_count_up",
+        Story()
+        .sent(1.0)
+        .ran(2.0, 3.0, "interrupted")
+        .fault(2.5, 3.0, "worker-1", gentle=True)
+        .ran(4.0, 5.0, process="worker-2", attempt=2),
+    ),
+    ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "failed").ran(3.0, 4.0)),
+    ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "snoozed").ran(3.0, 4.0, attempt=2)),
     ("nothing_left", good().add(9.0, "left", "campaign", value="queue default: 1 running")),
     ("stalls_bounded", Story().sent(1.0).ran(1.5, 2.0).sent(2.0, "b").ran(41.0, 42.0, message="b")),
     (
