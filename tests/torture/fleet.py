@@ -40,9 +40,11 @@ ROOT: Final = Path(__file__).parents[2]
 
 Role = Literal["worker", "producer"]
 
-#: Seconds within which a process must be ready for work, and must end after SIGTERM.
+#: Seconds within which a process must be ready for work.
 READY: Final = 60.0
-GRACE: Final = 3.0
+
+#: Seconds that running jobs have after SIGTERM: a few take longer, and are handed back. Then the worker must end.
+GRACE: Final = 1.0
 ENDS: Final = 40.0
 
 

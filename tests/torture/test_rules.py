@@ -196,6 +196,7 @@ BROKEN: list[tuple[str, Story]] = [
         .fault(2.5, 3.0, "worker-1", gentle=True)
         .ran(4.0, 5.0, process="worker-2", attempt=2),
     ),
+    ("attempts_count_up", Story().sent(1.0).ran(2.0, 3.0, attempt=2)),
     ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "failed").ran(3.0, 4.0)),
     ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "snoozed").ran(3.0, 4.0, attempt=2)),
     ("nothing_left", good().add(9.0, "left", "campaign", value="queue default: 1 running")),

@@ -6,12 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
-from tests.torture.history import History, RunSpan
+from tests.torture.history import History, MessageStory, RunSpan
 
 
 def check(history: History) -> Iterator[tuple[str, str]]:
     for story in history.stories():
         for runs in story.runs.values():
+            if runs[0].started.attempt > 1 and not _may_have_crashed(history, story, runs[0]):
+                yield story.name, f"its first run is attempt {runs[0].started.attempt}"
             for first, second in pairwise(runs):
                 # A batch does not know the attempts of its events.
                 if (
@@ -33,6 +35,12 @@ def _may_crash(history: History, first: RunSpan, second: RunSpan) -> bool:
     return any(
         not fault.gentle and (fault.hits(first.process) or fault.hits(second.process)) for fault in between
     )
+
+
+def _may_have_crashed(history: History, story: MessageStory, run: RunSpan) -> bool:
+    """Whether a fault that is not gentle may have hit a worker that held it before this run."""
+    sent = story.invoked.at if story.invoked else 0.0
+    return any(fault.targets and not fault.gentle for fault in history.faults_between(sent, run.begin))
 
 
 def _told(run: RunSpan) -> str:
