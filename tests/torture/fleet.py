@@ -43,7 +43,7 @@ Role = Literal["worker", "producer"]
 #: Seconds within which a process must be ready for work.
 READY: Final = 60.0
 
-#: Seconds that running jobs have after SIGTERM: a few take longer, and are handed back. Then the worker must end.
+#: Seconds that running jobs have after SIGTERM: a few take longer, and are handed back. Then the worker ends.
 GRACE: Final = 1.0
 ENDS: Final = 40.0
 

@@ -11,27 +11,30 @@ from tests.torture.history import FaultSpan, History, MessageStory, RunSpan
 
 
 def check(history: History) -> Iterator[tuple[str, str]]:
-    for story, first, second in _repeats(history):
-        if not of_a_second_run(history, first, second):
+    for story, first, fault in _repeats(history):
+        if fault is None:
             yield story.name, f"ran again after {_end(first)}, and no fault explains it"
 
 
 def repeats(history: History) -> Iterator[FaultSpan | None]:
     """Of each run that repeats one which had succeeded: the fault that explains it."""
-    for _, first, second in _repeats(history):
-        if first.succeeded:
-            yield of_a_second_run(history, first, second)
+    return (fault for _, first, fault in _repeats(history) if first.succeeded)
 
 
-def _repeats(history: History) -> Iterator[tuple[MessageStory, RunSpan, RunSpan]]:
-    """Runs, each with the next of its message, that need a fault: it neither failed, nor was snoozed, and the
-    group was not asked to read it again."""
+def _repeats(history: History) -> Iterator[tuple[MessageStory, RunSpan, FaultSpan | None]]:
+    """Runs after which their message ran again though they did not fail, each with the fault that explains it.
+    A snooze, and each replay of the group, explain one too."""
     for story in history.stories():
         for group, runs in story.runs.items():
-            for number, (first, second) in enumerate(pairwise(runs), 1):
-                snoozed = first.ended is not None and first.ended.value == "snoozed"
-                if not (first.failed or snoozed or number <= _replays(history, group, second)):
-                    yield story, first, second
+            replayed = 0
+            for first, second in pairwise(runs):
+                if first.failed or (first.ended is not None and first.ended.value == "snoozed"):
+                    continue
+                fault = of_a_second_run(history, first, second)
+                if fault is None and replayed < _replays(history, group, second):
+                    replayed += 1
+                else:
+                    yield story, first, fault
 
 
 def _replays(history: History, group: str, run: RunSpan) -> int:
