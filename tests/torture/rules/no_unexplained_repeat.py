@@ -22,8 +22,8 @@ def repeats(history: History) -> Iterator[FaultSpan | None]:
 
 
 def _repeats(history: History) -> Iterator[tuple[MessageStory, RunSpan, FaultSpan | None]]:
-    """Runs after which their message ran again though they did not fail, each with the fault that explains it.
-    A snooze, and each replay of the group, explain one too."""
+    """Runs after which their message ran again though they did not fail, each with the fault that explains
+    it. A snooze, and each replay of the group, explain one too."""
     for story in history.stories():
         for group, runs in story.runs.items():
             replayed = 0
