@@ -3,6 +3,7 @@ needs one."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import AsyncIterator
@@ -12,7 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from .fleet import Server, available
+from .fleet import Server, ServerError, available
 from .proxy import FaultyProxy
 
 Family = Literal["sqlite", "redis"]
@@ -53,6 +54,8 @@ class TortureStore(msgspec.Struct):
             if self._server.running:
                 os.kill(self._server.pid, signal.SIGCONT)
             self._server.start()
+            with contextlib.suppress(ServerError):  # no script runs
+                self._server.command("SCRIPT", "KILL")
             for setting in ("maxmemory", "min-replicas-to-write"):
                 self._server.command("CONFIG", "SET", setting, 0)
 
