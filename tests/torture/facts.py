@@ -17,6 +17,7 @@ import msgspec
 #: - `accepted`, `refused`, `uncertain`: how the send ended
 #: - `started`, `ended`: a run of a handler; `value` says how it ended
 #: - `lost`: a worker heard that it no longer holds a message
+#: - `strange`: a run failed with an error that the program does not raise; `value` is the error
 #: - `result`: a result was read; `value` is the message for which it was made
 #: - `unread`: no result came within the time that a reader waited
 #: - `dead`, `cancelled`, `expired`: how a message ended without success
@@ -35,6 +36,7 @@ Kind = Literal[
     "started",
     "ended",
     "lost",
+    "strange",
     "result",
     "unread",
     "dead",

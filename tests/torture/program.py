@@ -49,6 +49,10 @@ STOP = "stop"
 RESULT_TIMEOUT: Final = 60.0
 
 
+#: The errors with which runs fail as planned: by the handler, by a timeout, or because their child is gone.
+EXPECTED: Final = ("PlannedFailure", "TimeoutError", "ChildDied")
+
+
 class PlannedFailure(Exception):
     """A run fails because its plan says so."""
 
@@ -159,8 +163,11 @@ class Program:
         self.recorder.write("accepted", message=message, job=id, duplicate=duplicate)
 
     def failed(self, message: str, error: Exception) -> None:
-        """A send raised. Only an error that says so leaves open whether the store has taken the message."""
-        doubt = isinstance(error, BackendUnavailable) and error.uncertain
+        """A send raised. Only an error that says so leaves open whether the store has taken the message: the
+        error is uncertain, or the store has taken a part of the batch."""
+        doubt = (isinstance(error, BackendUnavailable) and error.uncertain) or (
+            isinstance(error, QueueFull) and bool(error.accepted)
+        )
         self.recorder.write("uncertain" if doubt else "refused", message=message, value=repr(error))
 
     async def read_result(self, message: str, job: Job[Any]) -> None:
@@ -193,6 +200,12 @@ class Program:
         @self.app.on(signals.WorkerStarted)
         def started(signal: signals.WorkerStarted) -> None:
             self.recorder.write("working", value=signal.worker)
+
+        @self.app.on(signals.JobFailed)
+        @self.app.on(signals.EventFailed)
+        def failed(signal: signals.JobFailed | signals.EventFailed) -> None:
+            if not signal.error_type.endswith(EXPECTED):
+                self.recorder.write("strange", job=signal.id, value=f"{signal.error_type}: {signal.error}")
 
         @self.app.on(signals.LeaseLost)
         def lost(signal: signals.LeaseLost) -> None:

@@ -199,6 +199,7 @@ BROKEN: list[tuple[str, Story]] = [
     ("attempts_count_up", Story().sent(1.0).ran(2.0, 3.0, attempt=2)),
     ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "failed").ran(3.0, 4.0)),
     ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "snoozed").ran(3.0, 4.0, attempt=2)),
+    ("no_strange_errors", good().add(2.5, "strange", message="a", value="AttributeError: when")),
     ("nothing_left", good().add(9.0, "left", "campaign", value="queue default: 1 running")),
     ("stalls_bounded", Story().sent(1.0).ran(1.5, 2.0).sent(2.0, "b").ran(41.0, 42.0, message="b")),
     (

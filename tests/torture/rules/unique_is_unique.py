@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import permutations
 
 from tests.torture.explanations import of_a_loss
 from tests.torture.history import History, MessageStory
@@ -22,15 +22,21 @@ def check(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _overlapping(history: History, key: str, stories: list[MessageStory]) -> Iterator[tuple[str, str]]:
-    own = sorted(
-        (story for story in stories if story.is_promised and story.accepted and story.invoked),
-        key=lambda story: story.accepted.at if story.accepted else 0.0,
-    )
-    for first, second in pairwise(own):
+    """A job was stored between its invocation and its answer, or its first run. Both were surely there when one
+    was invoked after the other was stored, and was stored before that ended."""
+    own = [story for story in stories if story.is_promised and story.invoked]
+    for first, second in permutations(own, 2):
         ends = _ends(first)
-        early = second.accepted and ends and min(ends) > second.accepted.at
-        if early and not of_a_loss(history, first, ""):
+        if not ends or not second.invoked or of_a_loss(history, first, ""):
+            continue
+        if second.invoked.at >= _stored(first) and min(ends) > _stored(second):
             yield second.name, f"accepted while {first.name}, of the same key {key}, had not ended"
+
+
+def _stored(story: MessageStory) -> float:
+    """When it surely was in the store."""
+    begins = [run.begin for run in story.runs_of("")]
+    return min([*begins, story.accepted.at] if story.accepted else begins)
 
 
 def _ends(story: MessageStory) -> list[float]:
