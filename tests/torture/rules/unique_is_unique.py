@@ -22,8 +22,8 @@ def check(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _overlapping(history: History, key: str, stories: list[MessageStory]) -> Iterator[tuple[str, str]]:
-    """A job was stored between its invocation and its answer, or its first run. Both were surely there when one
-    was invoked after the other was stored, and was stored before that ended."""
+    """A job was stored between its invocation and its answer, or its first run. Both were surely there when
+    one was invoked after the other was stored, and was stored before that ended."""
     own = [story for story in stories if story.is_promised and story.invoked]
     for first, second in permutations(own, 2):
         ends = _ends(first)
