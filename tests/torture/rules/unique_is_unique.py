@@ -41,10 +41,10 @@ def _stored(story: MessageStory) -> float:
 
 def _ends(story: MessageStory) -> list[float]:
     """When the job may have ended, at the earliest. The store writes a success after the run. When it took a
-    cancellation, or a job as dead, is not known: any time after it was accepted."""
+    cancellation, or a job as dead, is not known: any time after it was stored."""
     ends = [run.end for run in story.runs_of("") if run.succeeded]
     if story.accepted and (story.cancelled or story.expired or story.dead):
-        ends.append(story.accepted.at)
+        ends.append(_stored(story))
     return ends
 
 
