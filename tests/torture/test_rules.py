@@ -129,6 +129,13 @@ GOOD: dict[str, Story] = {
     .fault(8.0, 8.5, "worker-1")
     .add(8.1, "gone", "worker-1", value="-9"),
     "events": events(),
+    "dead beside a poison job, that took three workers with it": Story()
+    .sent(1.0)
+    .fault(1.5, 9.0, "workers", name="poison")
+    .ran(2.0)
+    .ran(4.0, process="worker-2", attempt=2)
+    .ran(6.0, process="worker-3", attempt=3)
+    .add(9.5, "dead", message="a", value="crashed: 3 times"),
     "a schedule": ticks(0.0, 1.0, 2.01, 3.0, catches_up=True),
     "a schedule that leaves some out": ticks(0.0, 1.0, 9.0),
     "replayed": events()
