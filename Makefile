@@ -2,7 +2,7 @@
 
 VENV   := .venv
 BIN    := $(VENV)/bin
-SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration)
+SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration tests/torture)
 # Unit tests also run on these, where they are installed.
 OTHER_PYTHONS := 3.12 3.13 3.14
 
@@ -12,7 +12,7 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup redis-server chromium check audit test pytest test-pythons test-more demo bench soak clean
+.PHONY: help setup redis-server chromium check audit test pytest test-pythons test-more demo bench torture soak clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -89,6 +89,9 @@ bench: $(VENV)/.stamp ## measure, side by side with the raw limit
 
 demo: $(VENV)/.stamp ## the main job on the embedded store, shown: a shop, two workers, one of them killed
 	@$(BIN)/headrace demo
+
+torture: setup ## random programs under real faults on every store, and a check of what happened; ARGS="--seed 7"
+	$(BIN)/python -m tests.torture $(ARGS)
 
 soak: ## (not there yet)
 	@echo "make $@: not there yet" >&2; exit 1

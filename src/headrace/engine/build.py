@@ -31,6 +31,7 @@ from headrace.engine.settling.traffic_counter import TrafficCounter
 from headrace.engine.upkeep.heartbeat import Heartbeat, WorkerDescription
 from headrace.engine.upkeep.lease_renewal import LeaseRenewal
 from headrace.engine.upkeep.leases import Leases
+from headrace.engine.upkeep.process_pulse import ProcessPulse
 from headrace.engine.upkeep.progress import ProgressWriter
 from headrace.engine.upkeep.promotion import Promotion
 from headrace.engine.upkeep.pruning import Pruning
@@ -245,17 +246,19 @@ def build_upkeep(
     claim_control = ClaimControl(
         plan.id, slots=running.slots, held=held, in_flight=claims.in_flight, emitter=emitter
     )
+    pulse = ProcessPulse(claims.leases)
     lease_renewal = LeaseRenewal(
         store.lease_keeper(),
         held=held,
         leases=claims.leases,
         report=claim_control.handle_renewals,
         emitter=emitter,
+        pulse=pulse,
     )
     prefetch_return = Service("prefetch return", running.slots.return_prefetched, emitter=emitter)
     progress = ProgressWriter(store, running=held.running, policy=claims.policy, emitter=emitter)
     promotion = Promotion(store, served, emitter=emitter)
-    recovery = LeaseRecovery(store, served, leases=claims.leases, emitter=emitter)
+    recovery = LeaseRecovery(store, served, leases=claims.leases, emitter=emitter, pulse=pulse)
     pruning = Pruning(store, emitter=emitter)
     timings = intake.schedule_runner.timings if plan.fires else ()
     description = WorkerDescription(plan.id, plan.options, served, claims.readers, held, timings)

@@ -11,7 +11,15 @@ from typing import Any, Literal, TypeVar
 import msgspec
 from msgspec import UNSET
 
-from headrace.core.errors import ConfigurationError, NotConfirmed, NotDurable, QueueFull, UnknownTask
+from headrace.core.errors import (
+    BackendUnavailable,
+    ConfigurationError,
+    NotConfirmed,
+    NotDurable,
+    QueueFull,
+    UnknownTask,
+    after_a_part,
+)
 from headrace.core.messages.message import Envelope, Message, Stream, decode_envelope
 from headrace.core.messages.sending import SendingWrapper
 from headrace.core.records.answers import Answer
@@ -220,8 +228,12 @@ class Jobs:
                     jobs[place] = self._job(stream, call.task.options.name, answer, self._keeps_result(call))
         accepted = [job for job in jobs if job is not None]
         self._announce(accepted)
-        for stream, answers in zip(parts, appended, strict=True):
-            self._raise_if_refused(stream, answers, accepted)
+        # An error comes before a full queue: of what it concerns it may not be known whether it was stored.
+        outcomes = sorted(zip(parts, appended, strict=True), key=lambda outcome: isinstance(outcome[1], list))
+        doubt = any(isinstance(each, BackendUnavailable) and each.uncertain for each in appended)
+        with after_a_part(doubt or accepted):
+            for stream, answers in outcomes:
+                self._raise_if_refused(stream, answers, accepted)
         return accepted
 
     def _kept_for(self, function: Callable[..., Any], options: TaskOptions) -> float:

@@ -198,7 +198,10 @@ class Producer:
         uncertain = False
         while True:
             try:
-                return await self._backend.append(batch)
+                answers = await self._backend.append(batch)
+                if uncertain:
+                    _check_room(answers)
+                return answers
             except NotConfirmed:
                 raise  # the store has taken the batch, so it is not sent again
             except BackendUnavailable as error:
@@ -234,6 +237,17 @@ class Producer:
                     left.append(lane.until(request.since))
         if left:
             self._watch(min(left))
+
+
+def _check_room(answers: list[Answer]) -> None:
+    """Raise for a batch that was sent before, if the store has no room. Such a store refuses a batch before
+    it looks whether this is a repeat. So its answer does not say that the batch was not stored."""
+    for answer in answers:
+        if answer.why:
+            raise BackendUnavailable(
+                f"the store has no room for more ({answer.why}), and an earlier answer was lost",
+                uncertain=True,
+            )
 
 
 def _new_request(messages: list[Message], total: int, since: float) -> AppendRequest:

@@ -21,7 +21,8 @@ class Deadlines:
         self._time_out = time_out
         self._heap: list[tuple[float, int, Run]] = []
         self._order = count()
-        self._timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.Handle | None = None
+        self._timer_at = inf  # uvloop gives a timer that is due at once no `when()`
         self._sweep_at = SMALLEST_SWEEP
 
     def watch(self, run: Run, timeout: float) -> None:
@@ -30,7 +31,7 @@ class Deadlines:
             self._sweep()
         at = run.ends_at = asyncio.get_running_loop().time() + timeout
         heapq.heappush(self._heap, (at, next(self._order), run))
-        if self._timer is None or at < self._timer.when():
+        if at < self._timer_at:
             self._arm(at)
 
     def pause(self, run: Run) -> None:
@@ -49,15 +50,16 @@ class Deadlines:
     def _arm(self, at: float) -> None:
         self._disarm()
         self._timer = asyncio.get_running_loop().call_at(at, self._fire)
+        self._timer_at = at
 
     def _disarm(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
-            self._timer = None
+            self._timer, self._timer_at = None, inf
 
     def _fire(self) -> None:
         now = asyncio.get_running_loop().time()
-        self._timer = None
+        self._timer, self._timer_at = None, inf
         while self._heap and (self._heap[0][0] <= now or self._heap[0][2].ended):
             _, _, run = heapq.heappop(self._heap)
             if not run.ended and run.ends_at <= now:

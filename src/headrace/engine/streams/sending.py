@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
-from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed
+from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed, after_a_part
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.records.answers import Answer, Wanted
 from headrace.core.store import Store
@@ -33,6 +33,10 @@ class SendState:
         self.todo: dict[Stream, list[int]] = {}
         self.generation = 0
         self.undurable: NotConfirmed | None = None
+
+    @property
+    def is_partly_answered(self) -> bool:
+        return any(answer is not None for answer in self.answers)
 
     @property
     def unanswered(self) -> list[int]:
@@ -96,8 +100,10 @@ class Sender:
             while sending.unanswered:
                 await self._route(sending, await self._newer_plan(sending))
                 await self._carry_out(sending)
-        except BaseException:
+        except BaseException as error:
             self._remember(sending)
+            if isinstance(error, BackendUnavailable) and sending.is_partly_answered:
+                error.uncertain = True
             raise
         if self._pending.pop((batch.stream, batch.producer), None) is not None:
             self._ask_again(batch.stream)
@@ -120,9 +126,11 @@ class Sender:
         outcomes = await asyncio.gather(
             *(self._carry_to(sending, part) for part in parts), return_exceptions=True
         )
-        for outcome in outcomes:
-            if isinstance(outcome, BaseException):
-                raise outcome
+        failed = [outcome for outcome in outcomes if isinstance(outcome, BaseException)]
+        doubt = any(isinstance(each, BackendUnavailable) and each.uncertain for each in failed)
+        with after_a_part(doubt):
+            for error in failed:
+                raise error
 
     async def _carry_to(self, sending: SendState, part: Stream) -> None:
         batch, indices = sending.batch, sending.todo[part]

@@ -19,6 +19,7 @@ from headrace.engine.service import backoff
 from headrace.engine.settling.held_claims import HeldClaims
 
 from .leases import Leases
+from .process_pulse import ProcessPulse
 
 #: A lease is renewed this many times before it would run out.
 BEATS = 5
@@ -40,6 +41,7 @@ class LeaseRenewal:
         leases: Leases,
         emitter: Emitter,
         report: Callable[[list[tuple[Claim, Renewal]]], None],
+        pulse: ProcessPulse | None = None,
     ) -> None:
         self.renewed = 0  # leases, so far
         self._lease_keeper = lease_keeper
@@ -48,6 +50,7 @@ class LeaseRenewal:
         self._interval = leases.shortest / BEATS
         self._emitter = emitter
         self._report = report
+        self._pulse = pulse or ProcessPulse(leases)
         self._loop = asyncio.get_running_loop()
         self._stopping = False
         self._urgent = False  # renew also claims that are not due yet
@@ -83,6 +86,7 @@ class LeaseRenewal:
             due = time.monotonic() + self._interval
             pause = self._interval
             while await self._rest(pause):
+                self._pulse.note()
                 now = time.monotonic()
                 whole = self._urgent or now >= due
                 if whole:

@@ -15,6 +15,7 @@ from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
 
 from .leases import Leases
+from .process_pulse import LONG_GAP, ProcessPulse
 
 #: Messages recovered in one step of the store.
 RECLAIM_BATCH = 100
@@ -22,19 +23,23 @@ RECLAIM_BATCH = 100
 #: All workers together check this many times in each lease for leases that ran out.
 RECLAIMS = 5
 
-#: In a gap of this share of a lease, a lease can run out: its last renewal was some time before the gap.
-LONG_GAP = 0.8
-
 
 class LeaseRecovery(Service):
     """Checks a few times in each lease, and at once when the lease changes."""
 
     def __init__(
-        self, backend: StreamRouter, served: ServedStreams, *, leases: Leases, emitter: Emitter
+        self,
+        backend: StreamRouter,
+        served: ServedStreams,
+        *,
+        leases: Leases,
+        emitter: Emitter,
+        pulse: ProcessPulse | None = None,
     ) -> None:
         self._backend = backend
         self._served = served
         self._leases = leases
+        self._pulse = pulse or ProcessPulse(leases)
         self._elapsed_us = SystemClock().elapsed_us
         self._reached_us: int | None = None  # when a check last succeeded
         self._refused = False  # a check failed since then
@@ -66,11 +71,14 @@ class LeaseRecovery(Service):
 
     def _was_away(self) -> bool:
         """Whether this check comes after an outage: only failures for half a lease, or a gap since the last
-        success in which a lease can run out. A stopped process or a sleeping machine makes such a gap."""
+        success in which a lease can run out. A stopped process or a sleeping machine makes such a gap. A
+        blocked event loop does not count: it would put off the recovery for all workers, again and again."""
         if self._reached_us is None:
             return False
         lease, gap = self._leases.shortest, (self._elapsed_us() - self._reached_us) / SECOND
-        return gap > LONG_GAP * lease or (self._refused and gap >= lease / 2)
+        if self._refused and gap >= lease / 2:
+            return True
+        return gap > LONG_GAP * lease and self._pulse.stood_still(self._reached_us)
 
     def _announce(self, recovery: Recovery) -> None:
         signal = recovered_event(recovery) if recovery.stream.kind == "group" else recovered(recovery)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
-from headrace import App, InvalidPayload, Job, JobStatus, QueueFull, signals
+from headrace import App, BackendUnavailable, InvalidPayload, Job, JobStatus, QueueFull, signals
 from headrace.core.messages.message import Batch
 from headrace.core.records.answers import Answer
+from headrace.core.runtime.clock import SystemClock
+from headrace.stores.memory.shared_state import SharedState
+from headrace.stores.memory.store import MemoryStore
 from tests.support.intercepted_store import InterceptedStore
 from tests.unit.behaviour.work import drain, of, until
 
@@ -240,3 +244,33 @@ async def test_retries_do_not_count_against_the_limit_and_are_never_refused() ->
         async with app.worker():
             await until(job, JobStatus.RETRYING)
         await fail.enqueue()
+
+
+class Choosy(MemoryStore):
+    """Takes no jobs of the queue `mails`."""
+
+    async def append(self, batch: Batch) -> list[Answer]:
+        if batch.stream.name == "mails":
+            raise BackendUnavailable("not now")
+        return await super().append(batch)
+
+
+def two_tasks(app: App) -> tuple[Any, Any]:
+    @app.task(name="mail", queue="mails")
+    async def mail() -> None: ...
+
+    @app.task(name="report", queue="reports")
+    async def report() -> None: ...
+
+    return mail, report
+
+
+async def test_many_jobs_of_which_one_queue_refuses_its_share_are_uncertain() -> None:
+    async with App(store=Choosy(SharedState(), name="", clock=SystemClock())) as app:
+        mail, report = two_tasks(app)
+        with pytest.raises(BackendUnavailable) as raised:
+            await app.enqueue_many([mail.call(), report.call()])
+        assert raised.value.uncertain
+        with pytest.raises(BackendUnavailable) as raised:
+            await app.enqueue_many([mail.call(), mail.call()])
+        assert not raised.value.uncertain

@@ -38,6 +38,7 @@ class Desk:
         self.gate.set()
         self.troubles: list[Exception] = []
         self.lose_answers = 0
+        self.full_after: int | None = None  # so many batches; then the store has no room
         self._append = self.store.append
         self.store.intercept("append", self.watched)
 
@@ -46,6 +47,8 @@ class Desk:
         await self.gate.wait()
         if self.troubles:
             raise self.troubles.pop(0)
+        if self.full_after is not None and len(self.batches) > self.full_after:
+            return [Answer(message.id, "full", "OOM") for message in batch.messages]
         answers = await self._append(batch)
         if self.lose_answers:
             self.lose_answers -= 1
@@ -183,6 +186,21 @@ async def test_what_will_not_pass_is_told_at_once(desk: Desk) -> None:
         await desk.append(message())
     assert not raised.value.uncertain
     assert desk.sizes == [1]
+
+
+async def test_a_store_without_room_does_not_say_that_a_repeat_was_not_stored(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The job was stored, its answer was lost, and the repeat is refused for lack of memory."""
+    shorten_retries(monkeypatch)
+    desk.lose_answers = 1
+    desk.full_after = 1
+    with pytest.raises(BackendUnavailable) as raised:
+        await desk.append(message())
+    assert raised.value.uncertain
+    assert await desk.stored() == 1
+    [answer] = await desk.append(message())
+    assert (answer.verdict, answer.why) == ("full", "OOM")
 
 
 async def test_after_a_lost_answer_every_later_trouble_is_uncertain(

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import cast
+
+import pytest
 
 from headrace.engine.running.deadlines import SMALLEST_SWEEP, Deadlines
 from headrace.engine.running.run import Run
@@ -26,6 +29,21 @@ async def test_a_run_is_struck_when_its_time_is_up() -> None:
     run = running()
     deadlines.watch(run, 0.001)
     await wait_until(lambda: struck == [run])
+
+
+def test_a_run_is_watched_while_the_timer_of_another_is_due_at_once_on_uvloop() -> None:
+    uvloop = pytest.importorskip("uvloop")
+
+    async def watch() -> None:
+        struck: list[Run] = []
+        deadlines = Deadlines(struck.append)
+        overdue, other = running(), running()
+        deadlines.watch(overdue, 0.0)
+        deadlines.watch(other, 0.001)
+        await wait_until(lambda: struck == [overdue, other])
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(watch())
 
 
 async def test_runs_are_struck_in_the_order_of_their_deadlines() -> None:

@@ -108,6 +108,34 @@ async def test_messages_are_spread_over_all_parts_and_answered_in_their_order(on
     assert await one.drain() == ids_of(messages)
 
 
+async def test_a_batch_of_which_one_part_refuses_its_share_is_uncertain(one: Process) -> None:
+    """The other parts have stored theirs."""
+    await one.backend.split(QUEUE, 3)
+    refusing = parts_of(QUEUE, Generation(1, 3))[0]
+    one.inner.before = lambda batch: batch.stream == refusing
+    with pytest.raises(BackendUnavailable) as raised:
+        await one.backend.append(one.batch(*fresh(60)))
+    assert raised.value.uncertain
+
+
+async def test_a_batch_is_uncertain_when_a_later_part_may_have_taken_its_share(one: Process) -> None:
+    await one.backend.split(QUEUE, 2)
+    refusing = parts_of(QUEUE, Generation(1, 2))[0]
+    one.inner.before = lambda batch: batch.stream == refusing
+    one.inner.after = lambda batch: batch.stream != refusing
+    with pytest.raises(BackendUnavailable) as raised:
+        await one.backend.append(one.batch(*fresh(60)))
+    assert raised.value.uncertain
+
+
+async def test_a_batch_that_every_part_refuses_is_not_uncertain(one: Process) -> None:
+    await one.backend.split(QUEUE, 3)
+    one.inner.before = lambda batch: True
+    with pytest.raises(BackendUnavailable) as raised:
+        await one.backend.append(one.batch(*fresh(60)))
+    assert not raised.value.uncertain
+
+
 async def test_a_producer_that_knows_the_old_layout_is_led_to_the_new_one(one: Process, two: Process) -> None:
     messages = fresh(20)
     await one.backend.append(one.batch(*messages[:10]))

@@ -13,6 +13,7 @@ from headrace.core.records.answers import Reclaimed
 from headrace.core.runtime.clock import microseconds
 from headrace.engine.settling.claim_control import ClaimControl
 from headrace.engine.upkeep.heartbeat import Heartbeat, WorkerDescription
+from headrace.engine.upkeep.process_pulse import ProcessPulse
 from headrace.engine.upkeep.promotion import PROMOTE_BATCH, PROMOTE_FALLBACK, Promotion
 from headrace.engine.upkeep.pruning import Pruning
 from headrace.engine.upkeep.recovery import RECLAIM_BATCH, LeaseRecovery
@@ -25,7 +26,10 @@ class Desk:
     def __init__(self, bench: Bench) -> None:
         self._promote, self._reclaim = bench.store.watch("promote"), bench.store.watch("reclaim")
         self.promotion = Promotion(bench.backend, bench.served, emitter=bench.emitter)
-        self.recovery = LeaseRecovery(bench.backend, bench.served, leases=bench.leases, emitter=bench.emitter)
+        self.pulse = ProcessPulse(bench.leases)
+        self.recovery = LeaseRecovery(
+            bench.backend, bench.served, leases=bench.leases, emitter=bench.emitter, pulse=self.pulse
+        )
         self.pruning = Pruning(bench.backend, emitter=bench.emitter)
         self.slots = bench.slots(1)
         self.heartbeat = Heartbeat(
@@ -153,7 +157,9 @@ class Outage:
         self._now_us = 0
         self._desk = desk
         self._reclaim = bench.store.reclaim
-        monkeypatch.setattr(desk.recovery, "_elapsed_us", lambda: self._now_us)
+        self._pulse = desk.pulse
+        for clocked in (desk.recovery, desk.pulse):
+            monkeypatch.setattr(clocked, "_elapsed_us", lambda: self._now_us)
         bench.store.intercept("reclaim", self._watched)
 
     async def _watched(
@@ -163,6 +169,11 @@ class Outage:
             raise BackendUnavailable("away")
         self.told.append(after_outage)
         return await self._reclaim(sources, limit=limit, every_us=every_us, after_outage=after_outage)
+
+    def beat(self, *, after: float) -> None:
+        """A round of the lease renewal, in its thread."""
+        self._now_us += microseconds(after)
+        self._pulse.note()
 
     async def look(self, *, after: float) -> None:
         self._now_us += microseconds(after)
@@ -183,6 +194,27 @@ async def test_after_half_a_lease_of_refusals_the_store_is_told_of_an_outage_onc
     await outage.look(after=0)
     await outage.look(after=LEASE / 5)
     assert outage.told == [False, True, False]
+
+
+async def test_a_blocked_event_loop_is_no_outage(outage: Outage) -> None:
+    """The thread that renews leases went on meanwhile: the process did not stand still."""
+    outage.beat(after=0)
+    await outage.look(after=LEASE / 5)
+    for _ in range(10):
+        outage.beat(after=LEASE / 5)
+    await outage.look(after=0)
+    assert outage.told == [False, False]
+
+
+async def test_a_process_that_stood_still_comes_from_an_outage_also_when_its_threads_go_on_first(
+    outage: Outage,
+) -> None:
+    outage.beat(after=0)
+    await outage.look(after=0)
+    outage.beat(after=LEASE + 1)
+    outage.beat(after=0)
+    await outage.look(after=0)
+    assert outage.told == [False, True]
 
 
 async def test_a_gap_of_more_than_a_lease_is_an_outage_whatever_made_it(outage: Outage) -> None:

@@ -1,0 +1,164 @@
+"""A proxy that understands the protocol of Redis, between the fleet and its server.
+
+It passes everything on until a fault says otherwise. A request and its reply belong together, also when
+several requests are under way on one connection: so a fault can lose one reply, or answer in place of the
+server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import struct
+from collections import deque
+from collections.abc import Callable
+from types import TracebackType
+from typing import Final
+
+from .fleet import HOST, Cutter, Listener, words_of
+
+#: Bytes read at once.
+PIECE: Final = 1 << 16
+
+#: What becomes of a request. None: it passes. LOSE: its reply is lost, with the connection. Other bytes: it
+#: does not reach the server, and this is its reply.
+LOSE: Final = b""
+Verdict = bytes | None
+Judge = Callable[[list[bytes]], Verdict]
+
+
+class FaultyProxy:
+    """Harms connections on request."""
+
+    def __init__(self, server_port: int) -> None:
+        self.delay = 0.0  #: seconds by which each piece is late
+        self.piece = PIECE  #: bytes passed on at once
+        self.judge: Judge | None = None
+        self.swallows = False  #: whether everything vanishes, also what new connections bring
+        self.refuses = False  #: whether new connections are closed at once
+        self._connections: set[Connection] = set()
+        self._server_port = server_port
+        self._listener: Listener | None = None
+
+    @property
+    def url(self) -> str:
+        assert self._listener is not None
+        return f"redis://{HOST}:{self._listener.port}/0"
+
+    def swallow_standing(self) -> None:
+        """Half-open: the connections that stand pass nothing on any more, and do not end."""
+        for connection in self._connections:
+            connection.swallows = True
+
+    def heal(self) -> None:
+        """New connections work. Those that have lost bytes stay silent until their client gives up."""
+        if self.swallows:
+            self.swallow_standing()
+        self.swallows = self.refuses = False
+        self.delay, self.piece, self.judge = 0.0, PIECE, None
+
+    def reset(self) -> None:
+        """RST on every connection, to both ends."""
+        for connection in list(self._connections):
+            connection.reset()
+
+    async def __aenter__(self) -> FaultyProxy:
+        self._listener = Listener(self._serve)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        assert self._listener is not None
+        await self._listener.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self.refuses:
+            return
+        server_reader, server_writer = await asyncio.open_connection(HOST, self._server_port)
+        connection = Connection(self, writer, server_writer)
+        self._connections.add(connection)
+        ways = [
+            asyncio.ensure_future(connection.forward(reader)),
+            asyncio.ensure_future(connection.back(server_reader)),
+        ]
+        try:
+            await asyncio.wait(ways, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            self._connections.discard(connection)
+            for end in (writer, server_writer):
+                end.transport.abort()
+            for way in ways:
+                way.cancel()
+            await asyncio.gather(*ways, return_exceptions=True)
+
+
+class Connection:
+    """One connection through the proxy."""
+
+    def __init__(
+        self, proxy: FaultyProxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter
+    ) -> None:
+        self.swallows = False
+        self._proxy = proxy
+        self._client = client
+        self._server = server
+        self._requests = Cutter()
+        self._replies = Cutter()
+        self._verdicts: deque[Verdict] = deque()  # of requests without a reply, in their order
+        self._listens = False  # subscribed: what comes from the server answers nothing
+
+    async def forward(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(PIECE):
+            for request in self._requests.feed(data):
+                verdict = self._judged(words_of(request))
+                if verdict:
+                    await self._answer_in_turn()
+                else:
+                    await self._pass_on(request, self._server)
+
+    async def back(self, reader: asyncio.StreamReader) -> None:
+        while data := await reader.read(PIECE):
+            for reply in self._replies.feed(data):
+                if self._verdicts and self._verdicts.popleft() == LOSE:
+                    return
+                await self._pass_on(reply, self._client)
+                await self._answer_in_turn()
+
+    def reset(self) -> None:
+        """An abort with nothing left to say sends RST when the socket does not linger."""
+        for end in (self._client, self._server):
+            raw: socket.socket | None = end.get_extra_info("socket")
+            if raw is not None:
+                raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            end.transport.abort()
+
+    def _judged(self, words: list[bytes]) -> Verdict:
+        self._listens = self._listens or words[0].upper().endswith(b"SUBSCRIBE")
+        if self._listens:
+            return None
+        verdict = self._proxy.judge(words) if self._proxy.judge else None
+        self._verdicts.append(verdict)
+        return verdict
+
+    async def _answer_in_turn(self) -> None:
+        """Answer in place of the server, as soon as the replies before have passed."""
+        while self._verdicts and self._verdicts[0]:
+            answer = self._verdicts.popleft()
+            assert answer is not None
+            await self._pass_on(answer, self._client)
+
+    async def _pass_on(self, data: bytes, writer: asyncio.StreamWriter) -> None:
+        proxy = self._proxy
+        if self.swallows or proxy.swallows:
+            return
+        if proxy.piece == PIECE and not proxy.delay:
+            writer.write(data)
+            await writer.drain()
+            return
+        for start in range(0, len(data), proxy.piece):
+            if proxy.delay:
+                await asyncio.sleep(proxy.delay)
+            writer.write(data[start : start + proxy.piece])
+            await writer.drain()
+            await asyncio.sleep(0)  # else the pieces would go together
