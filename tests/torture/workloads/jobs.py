@@ -28,7 +28,7 @@ from headrace import (
 from tests.torture.facts import Plan
 from tests.torture.program import PlannedFailure, Program
 
-program = Program.from_environment(rate=160.0)
+program = Program.from_environment(rate=240.0)
 app = program.app
 
 QUEUES: Final = ("default", "mails", "reports", "wide")
