@@ -175,7 +175,7 @@ async def test_a_producer_and_a_worker_outlive_a_failover(server: Server) -> Non
     troubles: list[BackendError] = []
     app.on(BackendError)(troubles.append)
 
-    @app.task
+    @app.task(name="add")
     async def add(a: int, b: int) -> int:
         return a + b
 
@@ -344,7 +344,7 @@ async def test_a_worker_starts_and_reclaims_without_memory(server: Server) -> No
 async def test_the_part_of_a_batch_that_found_room_is_told(server: Server) -> None:
     app = App(server.url, namespace=new_id())
 
-    @app.task
+    @app.task(name="keep")
     async def keep(text: str) -> None: ...
 
     calls = [keep.call("x" * 1000) for _ in range(4000)]

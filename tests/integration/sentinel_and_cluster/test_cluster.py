@@ -121,7 +121,7 @@ async def test_jobs_of_queues_on_several_nodes_are_done(shared: Cluster) -> None
     assert len({id(shared.owner_of(tag(queue=queue))) for queue in QUEUES}) == 3
     app = App(shared.url)
 
-    @app.task
+    @app.task(name="double")
     async def double(number: int) -> int:
         return 2 * number
 
@@ -245,7 +245,7 @@ async def test_a_user_needs_two_rights_more_than_on_one_server(shared: Cluster) 
         server.command("ACL", "SETUSER", "few", "on", ">secret", *rules, "+cluster|slots", "+asking")
     app = App(shared.url.replace("://", "://few:secret@"))
 
-    @app.task
+    @app.task(name="double")
     async def double(number: int) -> int:
         return 2 * number
 

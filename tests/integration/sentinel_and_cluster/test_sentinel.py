@@ -214,7 +214,7 @@ async def test_a_failover_is_no_error_to_whoever_waits_looks_or_steers(
     app = App(watched.url, durability="replicated")
     go, old = asyncio.Event(), watched.primary()
 
-    @app.task
+    @app.task(name="double")
     async def double(number: int) -> int:
         await go.wait()
         return 2 * number
@@ -244,7 +244,7 @@ async def test_looking_and_steering_outlast_a_primary_that_hangs(watched: Watche
     """Each verb is under way on a connection that leads nowhere any more."""
     async with App(watched.url, durability="replicated") as app:
 
-        @app.task
+        @app.task(name="double")
         async def double(number: int) -> int:
             return 2 * number
 
