@@ -79,3 +79,18 @@ def test_something_that_is_no_store_is_refused() -> None:
     wrong: Any = "memory://"
     with pytest.raises(ConfigurationError, match="takes a store"):
         App(store=wrong)
+
+
+async def test_closing_one_of_two_apps_leaves_a_shared_store_to_the_other(tmp_path: Path) -> None:
+    store = open_store(f"sqlite:///{tmp_path / 'jobs.db'}")
+    app, other = App(store=store), App(store=store)
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with app:
+        job = await add.enqueue(2, 3)
+        async with other:
+            assert await other.job(job.id).status() == "queued"
+        assert await job.status() == "queued"

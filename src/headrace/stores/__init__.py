@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from importlib import import_module
 from typing import Protocol, cast
+from weakref import WeakValueDictionary
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import SystemClock, TimeSource
@@ -34,6 +35,9 @@ SCHEMES = {
     "valkey+cluster": ("headrace.stores.redis", "redis"),
     "valkeys+cluster": ("headrace.stores.redis", "redis"),
 }
+
+#: The stores that apps were given, by their identity: a store may be neither hashable nor like any other.
+_given: WeakValueDictionary[int, Store] = WeakValueDictionary()
 
 
 class Creator(Protocol):
@@ -92,6 +96,15 @@ def chosen_store(
     ):
         if value != default:
             raise ConfigurationError(f"{name}= goes with a URL: a store that is given as store= has its own")
+    return _own_handle(store)
+
+
+def _own_handle(store: Store) -> Store:
+    """The store itself for the first app that is given it. Each later app gets a twin, since an app closes
+    its store, and the other apps still use theirs."""
+    if _given.get(id(store)) is store:
+        return store.for_other_loop()
+    _given[id(store)] = store
     return store
 
 
