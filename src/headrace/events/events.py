@@ -157,9 +157,9 @@ class Events:
             return id
 
     async def replay(self, topic: str, group: str, start: Start) -> None:
-        """Move a group of a topic to `start`; see `Topic.replay`."""
+        """Let a group of a topic read again from `start`; see `Topic.replay`."""
         stream = group_stream(topic, checked_name("group", group))
-        if not await self._app_loop.ask(lambda store: store.reset(stream, start)):
+        if not await self._app_loop.ask(lambda store: store.rewind(stream, start)):
             raise ConfigurationError(f"topic {topic!r} has no group {group!r}")
 
     async def _publish_many(

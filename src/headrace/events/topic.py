@@ -182,8 +182,9 @@ class Topic(_Subscribable[T]):
     async def replay(self, *, group: str, since: StartAt = "beginning") -> None:
         """Let a group read the log again from `since`: the id of an event, a time, or `"beginning"`.
 
-        Events that the group holds at this moment are not delivered to it twice. An ordered group gets them
-        again in their order, so that the newest event of each key comes last.
+        A group that has not come to `since` yet stays where it is, and misses no event. An event that the
+        group holds at this moment may be delivered to it again. An ordered group gets events again in their
+        order, so that the newest event of each key comes last.
         """
         await self._publisher.replay(self.name, group, start_of(since, "since"))
 

@@ -157,11 +157,7 @@ class TopicVerbs(Routed):
             return dict.fromkeys(parts, BEGINNING)
 
     async def _parts_with_group(self, group: Stream, parts: Sequence[str]) -> set[str]:
-        return {
-            record.stream.name
-            for record in await self.store.topics(parts)
-            if any(each.stream.group == group.group for each in record.groups)
-        }
+        return set(await self._positions(group, parts))
 
     async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         plans = [(group, await self._layouts.plan(group)) for group in groups]
@@ -180,6 +176,27 @@ class TopicVerbs(Routed):
             *(self.store.reset(group_stream(part, group.group), starts[part]) for part in parts)
         )
         return True
+
+    async def rewind(self, group: Stream, start: Start) -> bool:
+        """Like `reset`, but never ahead: a part in which the group has not come to `start` yet stays as it is,
+        so that the group misses no event."""
+        parts = [part.topic for part in await self._layouts.parts(group)]
+        positions = await self._positions(group, parts)
+        whole = parts == [group.topic]
+        starts = {group.topic: start} if whole else await self._starts(base_of(group), start, parts)
+        for part, position in positions.items():
+            if position > (await self._peek(part, starts[part])).begun_after:
+                await self.store.reset(group_stream(part, group.group), starts[part])
+        return bool(positions)
+
+    async def _positions(self, group: Stream, parts: Sequence[str]) -> dict[str, int]:
+        """The position of the group in each part that has it."""
+        return {
+            record.stream.name: each.position
+            for record in await self.store.topics(parts)
+            for each in record.groups
+            if each.stream.group == group.group
+        }
 
     async def remove_stream(self, stream: Stream) -> bool:
         parts = await self._layouts.parts(stream)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -785,6 +786,24 @@ async def test_start_new_beginning_an_event_or_a_time(app: App, clock: MovableCl
     assert seen["new"] == [4, 1, 2, 3, 4]
     with pytest.raises(ConfigurationError, match="has no group 'nobody'"):
         await orders.replay(group="nobody")
+
+
+@pytest.mark.parametrize("partitions", [1, 3])
+async def test_a_replay_skips_nothing_that_the_group_has_not_handled_yet(app: App, partitions: int) -> None:
+    orders = app.topic("orders", OrderPlaced, partitions=partitions)
+    seen: list[int] = []
+
+    @orders.subscribe(group="billing", start="beginning")
+    async def bill(order: OrderPlaced) -> None:
+        seen.append(order.order_id)
+
+    await placed(orders, 1)
+    await drain(app)
+    *_, last = await placed(orders, *range(2, 10))
+    await orders.replay(group="billing", since=last)
+    await orders.replay(group="billing", since=datetime.now(UTC) + timedelta(hours=1))
+    await drain(app)
+    assert sorted(seen) == list(range(1, 10))
 
 
 def _retrying(app: App, group: str):  # type: ignore[no-untyped-def]
