@@ -166,6 +166,7 @@ class Admin:
         await self._app_loop.ask(lambda store: store.pause(stream, paused=True))
 
     async def resume(self, queue: str) -> None:
+        """Let workers take jobs from a paused queue again."""
         stream = _queue(queue)
         await self._app_loop.ask(lambda store: store.pause(stream, paused=False))
 
@@ -187,6 +188,7 @@ class Admin:
         await self._app_loop.repeat(lambda: self._steering.pause_group(stream, paused=True))
 
     async def resume_group(self, topic: str, group: str) -> None:
+        """Let workers handle events for a paused group again."""
         stream = _group(topic, group)
         await self._app_loop.repeat(lambda: self._steering.pause_group(stream, paused=False))
 

@@ -94,6 +94,7 @@ class NotDurable(BackendUnavailable):
 
     @property
     def job(self) -> Job[Any] | None:
+        """The first job that was taken."""
         return self.accepted[0] if self.accepted else None
 
 

@@ -102,6 +102,7 @@ class SyncAdmin:
         self._portal.run(self._admin.pause, queue)
 
     def resume(self, queue: str) -> None:
+        """Let workers take jobs from a paused queue again."""
         self._portal.run(self._admin.resume, queue)
 
     def purge(self, queue: str) -> Counted:
@@ -119,6 +120,7 @@ class SyncAdmin:
         self._portal.run(self._admin.pause_group, topic, group)
 
     def resume_group(self, topic: str, group: str) -> None:
+        """Let workers handle events for a paused group again."""
         self._portal.run(self._admin.resume_group, topic, group)
 
     def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:

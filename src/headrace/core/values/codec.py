@@ -22,8 +22,13 @@ class Codec(Protocol):
     its bytes. Ids, task names and headers stay readable.
     """
 
-    def encode(self, payload: bytes, /) -> bytes: ...
-    def decode(self, data: bytes, /) -> bytes: ...
+    def encode(self, payload: bytes, /) -> bytes:
+        """The bytes to store."""
+        ...
+
+    def decode(self, data: bytes, /) -> bytes:
+        """The payload that `encode` was given."""
+        ...
 
 
 class BindingCodec(ABC):

@@ -115,6 +115,7 @@ class Run(msgspec.Struct, eq=False):
 
     @property
     def headers(self) -> Mapping[str, str]:
+        """The headers of the job or event."""
         return self.envelope.headers or NO_HEADERS
 
     @property
