@@ -178,8 +178,8 @@ class TopicVerbs(Routed):
         return True
 
     async def rewind(self, group: Stream, start: Start) -> bool:
-        """Like `reset`, but never ahead: a part in which the group has not come to `start` yet stays as it is,
-        so that the group misses no event."""
+        """Like `reset`, but never ahead: a part in which the group has not come to `start` yet stays as it
+        is, so that the group misses no event."""
         parts = [part.topic for part in await self._layouts.parts(group)]
         positions = await self._positions(group, parts)
         whole = parts == [group.topic]
