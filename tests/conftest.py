@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import logging
 import os
 import shutil
 import tempfile
@@ -23,6 +24,14 @@ settings.load_profile("commit")
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     return "asyncio"
+
+
+@pytest.fixture(autouse=True)
+def root_log_level() -> Iterator[None]:
+    """A test that runs the worker's command leaves the level of the root logger as it was."""
+    level = logging.root.level
+    yield
+    logging.root.setLevel(level)
 
 
 @pytest.fixture(scope="session")
