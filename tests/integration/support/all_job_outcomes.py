@@ -43,7 +43,7 @@ EXPECTED_RUNS = {
     "damned": 1,
     "hanging": 1,
     "halted": 1,
-    "hastened": 1,
+    "retried_now": 1,
     "telling": 1,
     "orphan": 1,
 }
@@ -148,9 +148,9 @@ class Story:
         delayed = await note.with_(delay=0.2).enqueue("delayed")
         await again(lambda: self._is_waited_for_in_vain(delayed))
         await self._result(delayed, "delayed")
-        hastened = await note.with_(delay=FAR).enqueue("hastened")
-        await again(lambda: self.app.admin.retry_now(hastened.id))
-        await self._result(hastened, "hastened")
+        retried_now = await note.with_(delay=FAR).enqueue("retried_now")
+        await again(lambda: self.app.admin.retry_now(retried_now.id))
+        await self._result(retried_now, "retried_now")
 
     async def _is_waited_for_in_vain(self, job: Job[Any]) -> None:
         try:

@@ -305,7 +305,7 @@ async def test_an_event_may_be_retried_by_its_id(app: App, shop: Shop) -> None:
     assert not await app.admin.retry_now(three)
 
 
-async def test_a_retrying_event_is_hastened_or_cancelled(app: App) -> None:
+async def test_a_retrying_event_is_run_now_or_cancelled(app: App) -> None:
     orders = app.topic("orders", int)
     seen: list[int] = []
 

@@ -108,7 +108,7 @@ FAULTS: dict[str, ServerFault] = {
     ),
     "DENIED": ServerFault(
         Course.FATAL,
-        "is in protected mode and lets in nobody from outside",
+        "is in protected mode and accepts no connection from another machine",
         "set a password there, or protected-mode no",
         hangs_up=True,
     ),

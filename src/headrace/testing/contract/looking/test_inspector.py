@@ -269,10 +269,10 @@ async def test_records_of_other_streams_are_not_listed(stand: Stand) -> None:
     assert await _all_records(stand) == []
 
 
-# --- hasten -----------------------------------------------------------------------------------------------
+# --- run_now ----------------------------------------------------------------------------------------------
 
 
-async def test_a_scheduled_message_can_be_hastened(stand: Stand) -> None:
+async def test_a_scheduled_message_can_be_run_now(stand: Stand) -> None:
     id = await stand.add(delay=1000)
     assert await stand.backend.run_now(stand.stream, id)
     assert await stand.status(id) is JobStatus.QUEUED
@@ -280,14 +280,14 @@ async def test_a_scheduled_message_can_be_hastened(stand: Stand) -> None:
     assert (await stand.counts()).scheduled == 0
 
 
-async def test_a_hastened_retry_keeps_its_counts(stand: Stand) -> None:
+async def test_a_retry_that_is_run_now_keeps_its_counts(stand: Stand) -> None:
     claim = await stand.running()
     await stand.retry(claim, delay=1000)
     assert await stand.backend.run_now(stand.stream, claim.id)
     assert (await stand.claim_one(claim.id)).state.failures == 1
 
 
-async def test_a_hastened_message_runs_once(stand: Stand) -> None:
+async def test_a_message_that_is_run_now_runs_once(stand: Stand) -> None:
     id = await stand.add(delay=10)
     await stand.backend.run_now(stand.stream, id)
     assert not await stand.backend.run_now(stand.stream, id)
@@ -296,7 +296,7 @@ async def test_a_hastened_message_runs_once(stand: Stand) -> None:
     assert await stand.claim_ids() == [id]
 
 
-async def test_a_hastened_message_may_be_scheduled_again(stand: Stand) -> None:
+async def test_a_message_that_is_run_now_may_be_scheduled_again(stand: Stand) -> None:
     id = await stand.add(delay=10)
     await stand.backend.run_now(stand.stream, id)
     await stand.retry(await stand.claim_one(id), delay=100)
@@ -307,7 +307,7 @@ async def test_a_hastened_message_may_be_scheduled_again(stand: Stand) -> None:
     assert await stand.claim_ids() == [id]
 
 
-async def test_only_what_waits_for_its_time_can_be_hastened(stand: Stand) -> None:
+async def test_only_what_waits_for_its_time_can_be_run_now(stand: Stand) -> None:
     dead, running = await stand.running(), await stand.running()
     await stand.die(dead)
     queued = await stand.add()

@@ -151,7 +151,7 @@ async def test_appended_with_a_delay_it_is_child_work(stand: Stand) -> None:
     await only_a_child_gets(stand, id)
 
 
-async def test_hastened_it_is_child_work(stand: Stand) -> None:
+async def test_run_now_it_is_child_work(stand: Stand) -> None:
     id = await stand.add(child=True, delay=100)
     assert await stand.backend.run_now(stand.stream, id)
     await only_a_child_gets(stand, id)

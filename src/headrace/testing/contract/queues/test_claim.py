@@ -223,7 +223,7 @@ async def test_a_waiting_claim_is_woken_by_a_replay(stand: Stand) -> None:
     assert await claimed(waiting) == [claim.id]
 
 
-async def test_a_waiting_claim_is_woken_when_a_message_is_hastened(stand: Stand) -> None:
+async def test_a_waiting_claim_is_woken_when_a_message_is_run_now(stand: Stand) -> None:
     id = await stand.add(delay=1000)
     waiting = await started(stand.claim(wait=LONG))
     await stand.backend.run_now(stand.stream, id)

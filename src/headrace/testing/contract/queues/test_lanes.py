@@ -228,7 +228,7 @@ async def test_a_message_is_suspect_from_its_second_crash_on(stand: Stand) -> No
     assert await stand.claim_ids(suspects=1) == [claim.id]
 
 
-async def test_a_hastened_message_goes_to_the_lane_of_its_priority(stand: Stand) -> None:
+async def test_a_message_that_is_run_now_goes_to_the_lane_of_its_priority(stand: Stand) -> None:
     normal = await stand.add()
     low, high = await stand.add(priority=LOW, delay=100), await stand.add(priority=HIGH, delay=100)
     for id in (low, high):
@@ -236,7 +236,7 @@ async def test_a_hastened_message_goes_to_the_lane_of_its_priority(stand: Stand)
     assert await stand.claim_ids() == [high, normal, low]
 
 
-async def test_a_hastened_message_that_crashed_twice_is_suspect(stand: Stand) -> None:
+async def test_a_message_that_crashed_twice_and_is_run_now_is_suspect(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Retry(CRASHED_TWICE, microseconds(100)))
     await stand.backend.run_now(stand.stream, claim.id)

@@ -65,7 +65,7 @@ async def test_a_snoozed_event_is_scheduled_in_its_group(orders: Orders) -> None
     assert (await orders.record()).scheduled == 0
 
 
-async def test_a_retry_can_be_hastened_and_rewritten(orders: Orders) -> None:
+async def test_a_retry_can_be_run_now_and_rewritten(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.stand.retry(await orders.claim_one(group))

@@ -216,7 +216,7 @@ async def test_a_scheduled_event_can_be_cancelled(orders: Orders) -> None:
     assert await orders.ids() == []
 
 
-async def test_a_scheduled_event_can_be_hastened(orders: Orders) -> None:
+async def test_a_scheduled_event_can_be_run_now(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", delay=10)
     assert await orders.backend.run_now(orders.stream, "a")
