@@ -67,7 +67,7 @@ test-more: setup ## everything else: other servers, clusters, sentinels, and the
 test-pythons: $(OTHER_PYTHONS:%=setup-%)
 	@for version in $(OTHER_PYTHONS); do \
 		test -e .venv-$$version/.stamp || continue; \
-		{ .venv-$$version/bin/python -m pytest -q -p no:cacheprovider tests/unit; echo $$?; } >.venv-$$version/tests.log 2>&1 & \
+		{ .venv-$$version/bin/python -m pytest -q -p no:cacheprovider --hypothesis-profile=brief tests/unit; echo $$?; } >.venv-$$version/tests.log 2>&1 & \
 	done; \
 	wait; failed=0; \
 	for version in $(OTHER_PYTHONS); do \

@@ -19,14 +19,14 @@ end
 """
 
 
-def age_leases(url: str, seconds: float) -> None:
-    """All of them, in every namespace, on every primary that the URL leads to."""
+def age_leases(url: str, seconds: float, namespace: str = "") -> None:
+    """All leases of a namespace, or of all of them, on every primary that the URL leads to."""
     database = urlsplit(url).path.strip("/")
     for place in _primaries(url):
         with socket.create_connection(place, timeout=5) as connection:
             if database.isdigit():
                 ask(connection, "SELECT", database)
-            for key in _words(ask(connection, "KEYS", "*")):
+            for key in _words(ask(connection, "KEYS", f"*{namespace}*")):
                 if ask(connection, "TYPE", key) == b"stream":
                     ask(connection, "EVAL", AGE, 1, key, round(seconds * 1000))
 

@@ -56,11 +56,11 @@ class Subscription:
         self.handler = handler
         self.rules = rules
         self.ack = options.ack
-        self.start = options.start
-        self.max_in_flight = options.max_in_flight
-        self.fan_out = options.fan_out
-        self.batch = options.batch
-        self.ordered = options.ordered
+        self.start: Start = options.start
+        self.max_in_flight: int = options.max_in_flight
+        self.fan_out: bool = options.fan_out
+        self.batch: int | None = options.batch
+        self.ordered: bool = options.ordered
 
     def __str__(self) -> str:
         return f"{self.topic} (fan-out)" if self.fan_out else f"{self.topic}/{self.group}"

@@ -129,7 +129,7 @@ class Story:
                 [Stream("queue", "orphans")], consumer="ghost", limit=1, suspects=0, wait=5
             )
             assert [claim.id for claim in claims] == [job.id]
-            await asyncio.to_thread(age_leases, self._direct, 2 * LEASE)
+            await asyncio.to_thread(age_leases, self._direct, 2 * LEASE, self._namespace)
         finally:
             await ghost.close()
         return job
