@@ -51,7 +51,7 @@ check: $(VENV)/.stamp ## lint, format, types, the direction of imports, and patt
 audit: $(VENV)/.stamp ## look the installed versions up in a database of known faults, where one can be reached
 	@scripts/audit $(BIN)/python
 
-test: setup check pytest test-pythons ## check, then the suites on memory, SQLite and one server; unit tests on each Python found
+test: setup check pytest ## check, then the suites on memory, SQLite and one server
 
 # More at a time than there are cores: the tests with real processes mostly wait.
 pytest:
@@ -59,7 +59,7 @@ pytest:
 # By itself: the browser's driver keeps an event loop in its thread, on which no other async test can run.
 	$(BIN)/python -m pytest -n 2 tests/browser
 
-test-more: setup ## everything else: other servers, clusters, sentinels, and the tests of failure that take longer
+test-more: setup test-pythons ## everything else: other Pythons and servers, clusters, sentinels, tests of failure that take longer
 	$(BIN)/python -m pytest -n 3 --dist worksteal -m more $(SUITES)
 	$(BIN)/python -m pytest -n 2 -m more tests/browser
 
