@@ -1,24 +1,17 @@
-"""Schedules: which message is sent at which moments, and the pure computation of these moments.
+"""Schedules: which message is sent at which moments. `cron.py` computes the moments of an expression.
 
 A moment is named by its microsecond. Every worker computes the same moments, so that any number of workers
 may try to fire each of them and the store lets one succeed (see `core/schedules/schedule_record.py`).
-
-Local time works as in Debian's cron. An expression whose minute and hour both name times is a fixed-time job:
-it runs exactly once for each time it names. A time that the clocks skip is run at the first instant after the
-gap; a time that comes twice is run the first time. With a star in minute or hour it keeps its real intervals.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
 from functools import lru_cache
-from typing import Annotated, Final, Literal
-from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+from typing import Annotated, Literal
 
 import msgspec
-from cronsim import CronSim, CronSimError
+from cronsim import CronSimError
 
 from headrace.core.errors import ConfigurationError, UnverifiedPayload
 from headrace.core.messages.associated_data import arguments_data, schedule_data
@@ -39,6 +32,8 @@ from headrace.core.values.bounds import SpanUs
 from headrace.core.values.codec import BindingCodec, form_of
 from headrace.core.values.decoding import DECODE_ERRORS
 
+from .cron import fields_of, moments, refuse_unknown_nickname, zone_of
+
 CatchUp = Literal["skip", "one", "all"]
 
 #: `catch_up="all"` fires at most this many missed moments, the latest; older ones are skipped.
@@ -53,23 +48,7 @@ STEP_MOMENTS, STEP_BYTES = 100, 1 << 20
 #: With `catch_up="skip"` a moment is missed when it is later than this, or than half the time to the next.
 TOLERANCE_US = 60 * SECOND
 
-#: Names that cron gives to common expressions.
-NICKNAMES: Final = {
-    "@yearly": "0 0 1 1 *",
-    "@annually": "0 0 1 1 *",
-    "@monthly": "0 0 1 * *",
-    "@weekly": "0 0 * * 0",
-    "@daily": "0 0 * * *",
-    "@midnight": "0 0 * * *",
-    "@hourly": "0 * * * *",
-}
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_SECOND = timedelta(seconds=1)
 _FIRST_WINDOW_US = 60 * SECOND
-
-#: Within this time a zone changes its clocks once at most.
-_NO_TWO_CHANGES = timedelta(days=1)
 
 
 class Timing(msgspec.Struct, frozen=True):
@@ -133,8 +112,8 @@ def check_timing(timing: Timing) -> None:
     """Raise a `ConfigurationError` for an expression or a zone that cannot work."""
     if timing.every_us:
         return
-    _zone(timing.tz)
-    _refuse_unknown_nickname(timing.cron)
+    zone_of(timing.tz)
+    refuse_unknown_nickname(timing.cron)
     try:
         first = next_after(timing, 0)
     except CronSimError as error:
@@ -144,17 +123,6 @@ def check_timing(timing: Timing) -> None:
         ) from None
     if first is None:
         raise ConfigurationError(f"{timing.cron!r} never comes: no day in 50 years fits it")
-
-
-def _refuse_unknown_nickname(expression: str) -> None:
-    name = expression.strip()
-    if name == "@reboot":
-        raise ConfigurationError(
-            "'@reboot' has no moments in time, so it is no schedule here: enqueue the job where your program "
-            "starts, with a unique key if several processes do so"
-        )
-    if name.startswith("@") and name not in NICKNAMES:
-        raise ConfigurationError(f"{name!r} is no cron expression; there are {', '.join(NICKNAMES)}")
 
 
 def next_after(timing: Timing, last_us: int) -> int | None:
@@ -195,7 +163,7 @@ def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
 def timing_of(schedule: Schedule) -> str:
     """A short name for when a schedule fires. Arguments, jitter and `catch_up` do not change it."""
     timing = schedule.timing
-    cron = " ".join(_fields(timing.cron).split())
+    cron = " ".join(fields_of(timing.cron).split())
     when = (schedule.queue, schedule.name, cron, str(timing.every_us), timing.tz)
     return hashlib.blake2b("\n".join(when).encode(), digest_size=6).hexdigest()
 
@@ -266,7 +234,7 @@ def _with_payload(schedule: Schedule, payload: bytes) -> Schedule:
 @lru_cache(maxsize=10_000)
 def _first_moment(timing: Timing, after_us: int) -> int | None:
     # Cached, because workers ask for the same moment again and again.
-    return next(_moments(timing, after_us), None)
+    return next(moments(timing.cron, timing.tz, after_us), None)
 
 
 def _is_missed(timing: Timing, moment_us: int, now_us: int) -> bool:
@@ -292,112 +260,11 @@ def _latest(timing: Timing, last_us: int, now_us: int, most: int) -> list[int]:
 
 def _between(timing: Timing, start_us: int, end_us: int) -> list[int]:
     found: list[int] = []
-    for moment_us in _moments(timing, start_us):
+    for moment_us in moments(timing.cron, timing.tz, start_us):
         if moment_us > end_us:
             break
         found.append(moment_us)
     return found
-
-
-def _moments(timing: Timing, after_us: int) -> Iterator[int]:
-    """The moments of an expression after `after_us`, in order, without end."""
-    zone = _zone(timing.tz)
-    after = _EPOCH + timedelta(seconds=after_us // SECOND)
-    fields = _fields(timing.cron)
-    found = _fixed(fields, after, zone) if _is_fixed(fields) else _real(fields, after, zone)
-    for moment in found:
-        yield (moment - _EPOCH) // timedelta(microseconds=1)
-
-
-def _fields(expression: str) -> str:
-    """The five fields of an expression, also when it is written as a name such as `@daily`."""
-    return NICKNAMES.get(expression.strip(), expression)
-
-
-def _is_fixed(expression: str) -> bool:
-    fields = expression.split()
-    if len(fields) < 5:
-        return False  # it is refused as soon as it is read
-    minute, hour = fields[-5:-3]
-    return not minute.startswith("*") and not hour.startswith("*")
-
-
-def _fixed(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    """The times that the expression names, each as one instant."""
-    last = after
-    for named in CronSim(expression, after.astimezone(zone).replace(tzinfo=None)):
-        moment = _instant(named, zone)
-        # Several times in one gap are one instant. In an hour that comes twice, each time ran the first time.
-        if moment > last:
-            last = moment
-            yield moment
-
-
-def _instant(named: datetime, zone: ZoneInfo) -> datetime:
-    """The first instant at which clocks in the zone show this time, or a later one if they never do."""
-    earlier = named.replace(tzinfo=zone, fold=1).astimezone(UTC)
-    later = named.replace(tzinfo=zone, fold=0).astimezone(UTC)
-    if later <= earlier:  # equal on most days; else the time comes twice, and `later` is the first
-        return later
-    return _change_between(earlier, later, zone)
-
-
-def _real(expression: str, after: datetime, zone: ZoneInfo) -> Iterator[datetime]:
-    """Every instant at which clocks in the zone show a time that fits the expression.
-
-    From one change of the clocks to the next the offset from UTC is constant: each time is one instant.
-    """
-    while True:
-        start = after + _SECOND
-        offset = _offset(start, zone)
-        local = next(CronSim(expression, (after + offset).replace(tzinfo=None)), None)
-        if local is None:
-            return
-        found = local.replace(tzinfo=UTC) - offset
-        change = _first_change(start, found, zone)
-        if change is None:
-            yield found
-        after = found if change is None else change - _SECOND
-
-
-def _first_change(start: datetime, end: datetime, zone: ZoneInfo) -> datetime | None:
-    """The first whole second after `start`, up to `end`, at which clocks in the zone are changed."""
-    offset = _offset(start, zone)
-    while start < end:
-        following = min(start + _NO_TWO_CHANGES, end)
-        if _offset(following, zone) != offset:
-            return _change_between(start, following, zone)
-        start = following
-    return None
-
-
-def _offset(moment: datetime, zone: ZoneInfo) -> timedelta:
-    return moment.astimezone(zone).utcoffset() or timedelta()
-
-
-def _change_between(start: datetime, end: datetime, zone: ZoneInfo) -> datetime:
-    """The first whole second after `start` by which clocks in the zone have changed to what they show at
-    `end`."""
-    offset = _offset(end, zone)
-    low, high = 0, round((end - start).total_seconds())
-    while high - low > 1:
-        middle = (low + high) // 2
-        if _offset(start + middle * _SECOND, zone) == offset:
-            high = middle
-        else:
-            low = middle
-    return start + high * _SECOND
-
-
-@lru_cache(maxsize=256)
-def _zone(name: str) -> ZoneInfo:
-    try:
-        return ZoneInfo(name)
-    except (ZoneInfoNotFoundError, ValueError, OSError):
-        raise ConfigurationError(
-            f"there is no time zone {name!r} here: use a name such as 'Europe/London', and install tzdata "
-            "where the system has no time zones"
-        ) from None
 
 
 def _fraction(name: str, moment_us: int) -> float:
