@@ -182,12 +182,14 @@ class TopicVerbs(Routed):
         is, so that the group misses no event."""
         parts = [part.topic for part in await self._layouts.parts(group)]
         positions = await self._positions(group, parts)
+        if not positions:
+            return False
         whole = parts == [group.topic]
         starts = {group.topic: start} if whole else await self._starts(base_of(group), start, parts)
         for part, position in positions.items():
             if position > (await self._peek(part, starts[part])).begun_after:
                 await self.store.reset(group_stream(part, group.group), starts[part])
-        return bool(positions)
+        return True
 
     async def _positions(self, group: Stream, parts: Sequence[str]) -> dict[str, int]:
         """The position of the group in each part that has it."""
