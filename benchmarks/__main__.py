@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 from collections import defaultdict
@@ -49,7 +50,7 @@ def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="benchmarks")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--scale", type=float, default=1.0, help="how much to do, 1 = 50,000 jobs in bulk")
-    parser.add_argument("--stores", default="memory,sqlite,redis")
+    parser.add_argument("--stores", default="memory,sqlite,redis,postgres")
     parser.add_argument(
         "--peers", action="store_true", help="measure others too, in environments of their own"
     )
@@ -68,11 +69,19 @@ def _measure(row: Row, scale: float, results: Results, notes: dict[str, str]) ->
     """A row that fails is noted and does not spoil the others."""
     if row.server is not None:
         row.server.command("FLUSHALL")
+    if row.database is not None:
+        row.database.recreate()
+    environment = os.environ | (row.database.environment if row.database else {})
     for file in row.folder.iterdir() if row.folder else ():
         file.unlink()
     try:
         done = subprocess.run(
-            [*row.command, str(scale)], check=True, capture_output=True, text=True, timeout=TIMEOUT
+            [*row.command, str(scale)],
+            check=True,
+            capture_output=True,
+            text=True,
+            timeout=TIMEOUT,
+            env=environment,
         )
     except (subprocess.CalledProcessError, subprocess.TimeoutExpired) as error:
         words = str(error.stderr or "").strip().splitlines()

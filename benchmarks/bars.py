@@ -13,6 +13,7 @@ from .peers import (
     HUEY_SQLITE,
     HUEY_SQLITE_FSYNC,
     IN_MEMORY,
+    POSTGRES_PEERS,
     PURE_PYTHON,
     TWO,
     TWO_HUEY_REDIS,
@@ -42,6 +43,7 @@ def bars(medians: Medians, *, redis: str, loop: str) -> list[Bar]:
     return [
         *_redis_bars(medians, redis, loop),
         *_other_bars(medians, loop),
+        *_postgres_bars(medians),
         *_two_processes_bars(medians, redis, loop),
         *_events_bars(medians, redis, loop),
     ]
@@ -76,6 +78,35 @@ def _other_bars(medians: Medians, loop: str) -> Iterator[Bar]:
     yield _share(medians, f"memory, {loop}", DRAIN, IN_MEMORY, 10, "the best of the others in memory")
     concurrent = [row for row in IN_MEMORY if row != HUEY_MEMORY[0]]
     yield _share(medians, f"memory, {loop}", DRAIN, concurrent, 10, "the best that runs several at a time")
+
+
+def _postgres_bars(medians: Medians) -> Iterator[Bar]:
+    """Of durable jobs. The rows are named in rows.py."""
+    ours = "postgres, synchronous_commit on"
+    raw, promises = f"raw limit, {ours}", f"promises, {ours}"
+    peers = [f"{peer.name}, {ours}" for peer in POSTGRES_PEERS]
+    for figure in (DRAIN, BULK):
+        yield _share(medians, ours, figure, [raw], 0.5, "of the limit by hand")
+        yield _beyond_peers(medians, ours, figure, peers, raw)
+    yield _no_later(medians, ours, peers)
+    yield _limit(medians, promises, "idle, statements a second", most=3)
+    yield _share(
+        medians, promises, "drain before a backlog", [promises], 0.9, "of the same alone", "drain alone"
+    )
+
+
+def _beyond_peers(medians: Medians, row: str, figure: str, peers: Sequence[str], raw: str) -> Bar:
+    """Five times the best peer, or 60 % of the limit, whichever is less."""
+    value = medians.get(row, {}).get(figure)
+    limit = medians.get(raw, {}).get(figure)
+    best = max(_known(medians, peers, figure), default=None)
+    what, asked = f"{row}: {figure}", "≥ 5.0× the best peer, or 60% of the limit"
+    if value is None or limit is None or best is None:
+        return Bar(what, asked, "not measured", None)
+    measured = (
+        f"{_ratio(value / best)}, {_ratio(value / limit)} ({value:,.0f} to {best:,.0f} and {limit:,.0f})"
+    )
+    return Bar(what, asked, measured, value >= min(5 * best, 0.6 * limit))
 
 
 def _two_processes_bars(medians: Medians, redis: str, loop: str) -> Iterator[Bar]:

@@ -9,16 +9,23 @@ import logging
 from collections.abc import Callable
 
 from .events import events
-from .measures import measure_all
+from .limited import limited
+from .measures import measure_all, measure_all_relaxed
+from .postgres_promises import postgres_promises
+from .postgres_raw import raw_limit as postgres_raw_limit
 from .promises import promises
 from .raw import raw_limit
 from .two_processes import by_hand, two_processes
 
 KINDS = {
     "store": measure_all,
+    "store-relaxed": measure_all_relaxed,
     "raw": raw_limit,
+    "postgres-raw": postgres_raw_limit,
+    "postgres-promises": postgres_promises,
     "promises": promises,
     "events": events,
+    "limits": limited,
     "two-processes": two_processes,
     "by-hand": by_hand,
 }

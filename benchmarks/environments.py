@@ -11,6 +11,7 @@ from pathlib import Path
 from .peers import Peer
 
 ROOT = Path(__file__).parents[1]
+FIND_PYTHON = ROOT / "scripts" / "find-python"
 
 
 def peer_command(peer: Peer, url: str | None) -> list[str]:
@@ -27,7 +28,11 @@ def _python(peer: Peer) -> Path:
     wanted = "\n".join(peer.requirements)
     if not stamp.exists() or stamp.read_text() != wanted:
         print(f"making an environment for {name}", file=sys.stderr)
-        venv.create(folder, with_pip=True, clear=True, symlinks=os.name != "nt")
+        if peer.python:
+            found = subprocess.run([FIND_PYTHON, peer.python], check=True, capture_output=True, text=True)
+            subprocess.run([found.stdout.strip(), "-m", "venv", "--clear", str(folder)], check=True)
+        else:
+            venv.create(folder, with_pip=True, clear=True, symlinks=os.name != "nt")
         subprocess.run([python, "-m", "pip", "install", "--quiet", *peer.requirements], check=True)
         stamp.write_text(wanted)
     return python

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from .bars import Bar, Medians
-from .peers import EVENTS, TWO
+from .peers import EVENTS, LIMITS, TWO
 
 #: Row → figure → the values of all rounds.
 Results = dict[str, dict[str, list[float]]]
@@ -31,7 +31,8 @@ def show(medians: Medians, notes: dict[str, str], bars: list[Bar]) -> None:
     events = {name: row for name, row in medians.items() if name.startswith(EVENTS)}
     promises = {name: row for name, row in medians.items() if name.startswith("promises")}
     apart = {name: row for name, row in medians.items() if name.startswith(TWO)}
-    others = {*promises, *events, *apart}
+    limits = {name: row for name, row in medians.items() if name.startswith(LIMITS)}
+    others = {*promises, *events, *apart, *limits}
     rates = {name: row for name, row in medians.items() if name not in others}
     if rates:
         console.print(_figures("jobs a second (median of the rounds), one process", rates))
@@ -41,6 +42,8 @@ def show(medians: Medians, notes: dict[str, str], bars: list[Bar]) -> None:
         console.print(_figures("and further", promises))
     if events:
         console.print(_figures("events a second (median of the rounds), one process", events))
+    if limits:
+        console.print(_figures("limits, one process", limits))
     for name, note in notes.items():
         console.print(f"{name}: {note}", highlight=False)
     console.print(_verdict(bars))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
@@ -12,7 +13,8 @@ from typing import NamedTuple
 from tests.support.servers import Server, available
 
 from .environments import peer_command
-from .peers import EVENTS, PEERS, TWO, Peer
+from .peers import EVENTS, LIMITS, PEERS, POSTGRES_PEERS, TWO, Peer
+from .postgres_stand import BenchDatabase, bench_server
 
 #: The servers in the order in which they are preferred.
 KINDS = ("redis-7.0", "valkey-9.1", "redis-6.2")
@@ -27,6 +29,7 @@ class Row(NamedTuple):
     command: list[str]
     server: Server | None = None
     folder: Path | None = None
+    database: BenchDatabase | None = None
 
 
 class Missing(NamedTuple):
@@ -42,6 +45,7 @@ class Stand:
     def __init__(self, stack: ExitStack) -> None:
         self._stack = stack
         self._servers: dict[str, Server] = {}
+        self._databases: dict[str, BenchDatabase] = {}
 
     @property
     def kind(self) -> str:
@@ -60,6 +64,13 @@ class Stand:
             self._servers[kind] = self._stack.enter_context(server)
         return self._servers[kind]
 
+    def databases(self) -> dict[str, BenchDatabase]:
+        """One for each `synchronous_commit`, on one server."""
+        if not self._databases:
+            server = self._stack.enter_context(bench_server())
+            self._databases = {commit: BenchDatabase(server, commit) for commit in ("on", "off")}
+        return self._databases
+
     def folder(self) -> Path:
         return Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
 
@@ -75,12 +86,18 @@ def our_rows(stores: list[str], stand: Stand) -> Iterator[Row]:
     if "memory" in stores:
         for loop in loops:
             yield _case(f"memory, {loop}", "store", "memory://", loop)
+    if "postgres" in stores:
+        yield from _postgres_rows(stand, loops[-1])
     yield from _two_processes_rows(stores, stand, loops)
     yield from _events_rows(stores, stand, loops)
+    yield from _limits_rows(stores, stand, loops[-1])
 
 
 def peer_rows(stores: list[str], stand: Stand, is_wanted: Callable[[str], bool]) -> Iterator[Row | Missing]:
     """Those that are not wanted get no environment, which takes minutes."""
+    if "postgres" in stores:
+        for peer in filter(lambda peer: is_wanted(f"{peer.name}, postgres"), POSTGRES_PEERS):
+            yield from _peer_on_postgres(peer, stand)
     for peer in filter(lambda peer: is_wanted(peer.name), PEERS):
         if peer.server is None:
             yield Row(peer.name, peer_command(peer, None))
@@ -108,6 +125,32 @@ def _redis_rows(stand: Stand, loops: list[str]) -> Iterator[Row]:
     server = stand.server(stand.kind)
     assert server is not None
     yield _case(f"promises, {stand.kind}, {loops[-1]}", "promises", server.url, loops[-1], server)
+
+
+def postgres_name(commit: str) -> str:
+    return f"postgres, synchronous_commit {commit}"
+
+
+def _postgres_rows(stand: Stand, loop: str) -> Iterator[Row]:
+    for commit, database in stand.databases().items():
+        name, kind = postgres_name(commit), "store" if commit == "on" else "store-relaxed"
+        for row in (
+            _case(f"raw limit, {name}", "postgres-raw", database.url, loop),
+            _case(name, kind, database.url, loop),
+        ):
+            yield row._replace(database=database)
+    database = stand.databases()["on"]
+    promises = _case(f"promises, {postgres_name('on')}", "postgres-promises", database.url, loop)
+    yield promises._replace(database=database)
+
+
+def _peer_on_postgres(peer: Peer, stand: Stand) -> Iterator[Row | Missing]:
+    for commit, database in stand.databases().items():
+        name = f"{peer.name}, {postgres_name(commit)}"
+        try:
+            yield Row(name, peer_command(peer, database.url), database=database)
+        except (subprocess.CalledProcessError, OSError) as error:
+            yield Missing(name, f"it cannot be installed here: {error}")
 
 
 def _two_processes_rows(stores: list[str], stand: Stand, loops: list[str]) -> Iterator[Row]:
@@ -138,6 +181,21 @@ def _events_rows(stores: list[str], stand: Stand, loops: list[str]) -> Iterator[
             yield _case(f"{EVENTS}, sqlite FULL, {loop}", "events", url, loop, folder=folder)
         if "memory" in stores:
             yield _case(f"{EVENTS}, memory, {loop}", "events", "memory://", loop)
+
+
+def _limits_rows(stores: list[str], stand: Stand, loop: str) -> Iterator[Row]:
+    if "redis" in stores:
+        server = stand.server(stand.kind)
+        assert server is not None
+        yield _case(f"{LIMITS}, {stand.kind}, {loop}", "limits", server.url, loop, server)
+    if "sqlite" in stores:
+        folder = stand.folder()
+        url = f"sqlite:///{folder}/limits.db"
+        yield _case(f"{LIMITS}, sqlite FULL, {loop}", "limits", url, loop, folder=folder)
+    if "postgres" in stores:
+        database = stand.databases()["on"]
+        row = _case(f"{LIMITS}, {postgres_name('on')}", "limits", database.url, loop)
+        yield row._replace(database=database)
 
 
 def _case(

@@ -17,7 +17,8 @@ class Peer(NamedTuple):
     requirements: tuple[str, ...]
     program: str
     arguments: tuple[str, ...] = ()
-    server: Literal["redis", "redis-8"] | None = None
+    server: Literal["redis", "redis-8", "postgres"] | None = None
+    python: str = ""  # the version that it needs; empty: the one of this process
 
 
 #: Each with one thread, its default, and with four.
@@ -33,7 +34,22 @@ FASTSTREAM = f"{EVENTS}, faststream, Redis stream"
 TWO = "two processes"
 TWO_HUEY_REDIS = f"{TWO}, huey, Redis"
 TWO_HUEY_SQLITE = f"{TWO}, huey, SQLite, fsync"
+#: With this the names of all rows begin that are about limits.
+LIMITS = "limits"
 PURE_PYTHON = ("streaq, Redis", "taskiq, Redis stream", "dramatiq, Redis", "arq, Redis")
+
+#: Peers on PostgreSQL: requirements, program, the Python that it needs. Each gets the psycopg that ours gets.
+_ON_POSTGRES = {
+    "procrastinate": (("procrastinate", "psycopg[binary]", "uvloop"), "procrastinate_case.py", ""),
+    "PgQueuer": (("pgqueuer", "asyncpg", "psycopg[binary]", "uvloop"), "pgqueuer_case.py", ""),
+    "Chancy": (("chancy", "psycopg[binary]", "uvloop"), "chancy_case.py", ""),
+    "DBOS": (("dbos", "psycopg[binary]", "uvloop"), "dbos_case.py", ""),
+    "oban": (("oban", "psycopg[binary]", "uvloop"), "oban_case.py", "3.12"),
+}
+POSTGRES_PEERS = tuple(
+    Peer(name, requirements, program, server="postgres", python=python)
+    for name, (requirements, program, python) in _ON_POSTGRES.items()
+)
 
 PEERS = (
     Peer(HUEY_SQLITE[0], ("huey",), "huey_case.py", ("sqlite", "1")),
@@ -60,4 +76,22 @@ PEERS = (
     ),
     Peer(TWO_HUEY_SQLITE, ("huey",), "huey_two_processes_case.py", ("sqlite-fsync",)),
     Peer(FASTSTREAM, ("faststream[redis]", "redis[hiredis]", "uvloop"), "faststream_case.py", server="redis"),
+    Peer(
+        f"{LIMITS}, docket, ConcurrencyLimit",
+        ("pydocket", "redis[hiredis]", "uvloop"),
+        "docket_limits_case.py",
+        server="redis",
+    ),
+    Peer(
+        f"{LIMITS}, BullMQ, limiter",
+        ("bullmq", "redis[hiredis]", "uvloop"),
+        "bullmq_limits_case.py",
+        server="redis",
+    ),
+    Peer(
+        f"{LIMITS}, dramatiq, ConcurrentRateLimiter",
+        ("dramatiq[redis]", "redis[hiredis]"),
+        "dramatiq_limits_case.py",
+        server="redis",
+    ),
 )

@@ -1,4 +1,4 @@
-"""What is measured of a peer on Redis that lives on an event loop; each says how its verbs are called.
+"""What is measured of a peer on a server that lives on an event loop; each says how its verbs are called.
 
 As our own figures are taken: producer and one worker in one process, on uvloop, handlers that do nothing.
 """
@@ -10,7 +10,9 @@ import time
 
 
 class Peer:
-    """`done` and `began_at` are kept by the handlers."""
+    """`done` and `began_at` are kept by the handlers. `naps`: it has a job that sleeps for a millisecond."""
+
+    naps = False
 
     def __init__(self):
         self.done = 0
@@ -37,9 +39,16 @@ class Peer:
     async def send_stamp(self, number):
         raise NotImplementedError
 
+    async def send_nap(self):
+        raise NotImplementedError
+
     async def work(self):
         """Be a worker until cancelled."""
         raise NotImplementedError
+
+    async def statements(self):
+        """How many statements the server has run so far; None: it does not count them."""
+        return
 
 
 def run(peer, scale):
@@ -58,7 +67,10 @@ async def _figures(peer, scale):
         await asyncio.sleep(0.002)
         _check(working)
     figures["drain no-op"] = total / (time.perf_counter() - began)
-    figures["pick-up p50, ms"] = await _pick_up(peer, max(10, int(60 * scale)))
+    figures |= await _pick_up(peer, max(10, int(60 * scale)))
+    figures |= await _idle(peer)
+    if peer.naps:
+        figures |= await _drain_naps(peer, working, max(100, int(2_000 * scale)))
     working.cancel()
     await asyncio.wait([working], timeout=5)
     await peer.close()
@@ -97,7 +109,30 @@ async def _pick_up(peer, number):
         while sample not in peer.began_at:  # noqa: ASYNC110
             await asyncio.sleep(0.0002)
         samples.append((peer.began_at[sample] - began) * 1000)
-    return statistics.median(samples)
+    cuts = statistics.quantiles(samples, n=100)
+    return {"pick-up p50, ms": cuts[49], "pick-up p99, ms": cuts[98]}
+
+
+async def _idle(peer):
+    """What a worker with nothing to do asks of the server."""
+    before = await peer.statements()
+    if before is None:
+        return {}
+    began = time.perf_counter()
+    await asyncio.sleep(5)
+    return {"idle, statements a second": (await peer.statements() - before) / (time.perf_counter() - began)}
+
+
+async def _drain_naps(peer, working, number):
+    """Jobs of a millisecond. The worker is at work while they are sent, so this counts both."""
+    peer.done = 0
+    began = time.perf_counter()
+    for start in range(0, number, 100):
+        await asyncio.gather(*(peer.send_nap() for _ in range(min(100, number - start))))
+    while peer.done < number:
+        await asyncio.sleep(0.002)
+        _check(working)
+    return {"enqueue and drain, 1 ms sleep": number / (time.perf_counter() - began)}
 
 
 def _check(working):
