@@ -5,6 +5,8 @@ BIN    := $(VENV)/bin
 SUITES := $(wildcard tests/unit tests/contract tests/guide tests/integration tests/torture)
 # Unit tests also run on these, where they are installed.
 OTHER_PYTHONS := 3.12 3.13 3.14
+# Of `make soak`.
+HOURS  := 1
 
 # Where it is set, each of the hundreds of processes that tests start compiles the whole package again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -12,12 +14,12 @@ unexport PYTHONDONTWRITEBYTECODE
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
 .DELETE_ON_ERROR:
-.PHONY: help setup redis-server chromium check audit test pytest test-pythons test-more demo bench torture soak clean
+.PHONY: help setup redis-server postgresql chromium check audit test pytest test-pythons test-more demo bench torture state-machines soak docs clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-setup: $(VENV)/.stamp redis-server chromium ## make .venv with the project, all extras and the tools
+setup: $(VENV)/.stamp redis-server postgresql chromium ## make .venv with the project, all extras and the tools
 
 $(VENV)/.stamp: pyproject.toml
 	@test -x $(BIN)/python || "$$(scripts/find-python 3.11 3)" -m venv $(VENV)
@@ -35,6 +37,9 @@ $(VENV)/.stamp: pyproject.toml
 
 redis-server:
 	@command -v redis-server >/dev/null || scripts/install-redis-server
+
+postgresql:
+	@scripts/install-postgresql
 
 chromium:
 	@command -v chromium >/dev/null || scripts/install-chromium
@@ -93,9 +98,18 @@ demo: $(VENV)/.stamp ## the main job on the embedded store, shown: a shop, two w
 torture: setup ## random programs under real faults on every store, and a check of what happened; ARGS="--seed 7"
 	$(BIN)/python -m tests.torture $(ARGS)
 
-soak: ## (not there yet)
-	@echo "make $@: not there yet" >&2; exit 1
+# What a random action finds is printed with a blob that repeats it.
+state-machines: setup ## the state machines of the contract in their long form on every store: 1,000 runs of 50 steps
+	$(BIN)/python -m pytest -n 2 --dist worksteal -m more --hypothesis-profile=long tests/contract -k "machine and many"
+
+soak: setup ## a steady load with rare faults for HOURS=1, and a verdict: nothing grows, leaks or is lost
+	$(BIN)/python -m tests.torture.soak --hours $(HOURS) $(ARGS)
+
+# Not --quiet: then mkdocs counts no warnings. The variable silences an advertisement of the theme.
+docs: $(VENV)/.stamp ## build the documentation site in site/; warnings are errors, and nothing is fetched
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+	@echo "open site/index.html"
 
 clean: ## remove environments and caches
-	rm -rf .venv .venv-* build dist .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
+	rm -rf .venv .venv-* build dist site .hypothesis .import_linter_cache .mypy_cache .pytest_cache .ruff_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -17,6 +17,7 @@ from tests.support.servers import Fleet, Server, rows
 
 # `pytest --hypothesis-profile=nightly` looks for what the same quick examples at every commit do not find.
 settings.register_profile("commit", max_examples=120, stateful_step_count=40, derandomize=True, deadline=None)
+settings.register_profile("long", max_examples=1000, stateful_step_count=50, deadline=None)
 settings.register_profile("nightly", max_examples=3000, stateful_step_count=80, deadline=None)
 # For the other Pythons: one of them has tried all examples of the commit.
 settings.register_profile("brief", parent=settings.get_profile("commit"), max_examples=20)

@@ -8,6 +8,7 @@ from headrace.core.errors import (
     AppClosed,
     BackendUnavailable,
     ConfigurationError,
+    DuplicateJob,
     HeadraceError,
     InvalidPayload,
     JobCancelled,
@@ -21,13 +22,15 @@ from headrace.core.errors import (
     UnknownEvent,
     UnknownTask,
 )
+from headrace.core.limits.limit import Limit
 from headrace.core.messages.directives import BatchResult, RetryLater, Snooze, Unrecoverable
 from headrace.core.messages.retry import RetryPolicy
 from headrace.core.messages.sending import Sending
-from headrace.core.records.job_info import JobInfo, JobProgress
+from headrace.core.records.job_info import JobInfo, JobProgress, RunInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
 from headrace.core.values.codec import Codec
 from headrace.core.values.secret import Secret
+from headrace.engine.queue import Queue
 from headrace.engine.registry import CallNext
 from headrace.engine.running.injection.dependencies import Depends
 from headrace.engine.running.run import Run, current_job
@@ -35,12 +38,11 @@ from headrace.engine.worker import Worker
 from headrace.events.delivery import Delivery
 from headrace.events.event import Duplicate, Event, Published, Refused
 from headrace.events.topic import Topic, TopicPattern
-from headrace.jobs.job import Job
-from headrace.jobs.queue import Queue
-from headrace.jobs.schedules import ScheduleInfo
+from headrace.jobs.handles.job import Job
+from headrace.jobs.scheduling.schedule_info import ScheduleInfo
 from headrace.jobs.task import Call, Task
 
-from .admin import EventInfo, GroupInfo, QueueInfo, Replayed, TopicInfo
+from .admin import EventInfo, GroupInfo, LimitInfo, QueueInfo, Replayed, TopicInfo
 from .app import App
 
 __version__ = "0.1.0.dev0"
@@ -59,6 +61,7 @@ __all__ = [
     "Delivery",
     "Depends",
     "Duplicate",
+    "DuplicateJob",
     "EncryptedCodec",
     "Event",
     "EventInfo",
@@ -72,6 +75,8 @@ __all__ = [
     "JobInfo",
     "JobProgress",
     "JobStatus",
+    "Limit",
+    "LimitInfo",
     "NotDurable",
     "Page",
     "PayloadTooLarge",
@@ -86,6 +91,7 @@ __all__ = [
     "RetryLater",
     "RetryPolicy",
     "Run",
+    "RunInfo",
     "ScheduleInfo",
     "Secret",
     "Sending",

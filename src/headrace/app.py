@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from inspect import signature
 from types import MappingProxyType, TracebackType
-from typing import Any, Literal, Never, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.core.crypto.encrypted import EncryptedCodec
 from headrace.core.crypto.signed import SignedCodec
@@ -16,41 +16,43 @@ from headrace.core.messages.job_log import checked_lines
 from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
 from headrace.core.messages.sending import SendingWrapper
 from headrace.core.runtime.clock import SystemClock, TimeSource
-from headrace.core.schedules.schedule import CatchUp, Timing
 from headrace.core.signals import Signal
 from headrace.core.store import Store
-from headrace.core.values.annotations import names_in_sight
-from headrace.core.values.checks import unknown_option
+from headrace.core.values.checks import flag, unknown_option
 from headrace.core.values.codec import Codec, binding, checked_codec
 from headrace.core.values.credentials import Credentials
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
-from headrace.core.values.shown_options import shows_options
+from headrace.core.values.own_types import Encoders, add_encoders
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.emitter import Emitter
-from headrace.engine.intake.served_names import chosen_queues, chosen_subscriptions
+from headrace.engine.history.keeping import checked_history
+from headrace.engine.intake.served_names import QueueNames, chosen_queues, chosen_slots, chosen_subscriptions
 from headrace.engine.options import WorkerOptions
+from headrace.engine.queue import Queue
 from headrace.engine.registry import Middleware, Registry
 from headrace.engine.running.injection.resources import bound_lifespan
 from headrace.engine.streams import StreamRouter
+from headrace.engine.subscription import Subscription
+from headrace.engine.transactions.writer import TransactionWriter
 from headrace.engine.upkeep.leases import SHORTEST_LEASE
 from headrace.engine.worker import Worker
 from headrace.events.events import Events
-from headrace.events.options import TopicSettings, topic_options
-from headrace.events.topic import Topic, TopicPattern
-from headrace.jobs.job import Job
+from headrace.events.topic import Topic
+from headrace.jobs.handles.job import Job
+from headrace.jobs.handles.results import results_of
 from headrace.jobs.jobs import Jobs
-from headrace.jobs.options import TaskOptions, TaskSettings
-from headrace.jobs.queue import Queue, declared_queue
-from headrace.jobs.schedules import ScheduleDecorator, Schedules, timing_of
-from headrace.jobs.sending import EnqueueHooks
-from headrace.jobs.task import AsyncTask, Call, SyncTask, Task, TaskDecorator
+from headrace.jobs.scheduling.schedules import Schedules
+from headrace.jobs.sending import EnqueueHooks, within
+from headrace.jobs.task import Call, Task
 from headrace.observability.logs import log_signals
 
 from .admin import Admin
+from .declarations import AppDeclarations
 from .stores import chosen_store, chosen_url
+from .stores.outbox import chosen_outbox, own_sqlite_file
 from .sync import Portal, Sync
 
 P = ParamSpec("P")
@@ -63,15 +65,42 @@ MEBIBYTE = 1024 * 1024
 Durability = Literal["default", "relaxed", "replicated", "fsync"]
 
 
-class App:
-    """Tasks, a store, and the workers that run the one on the other.
+class App(AppDeclarations):
+    """Tasks, topics and schedules, a store, and workers: `app = App("redis://localhost:6379/0")`.
 
-    The store is named by a URL, or given as `store=`: one of your own, see `headrace.store`. The URL and the
-    options are checked here; the store is opened on first use and closed by `async with app:` or `await
-    app.close()`, after which it may be opened again.
+    The URL and the options are checked here. The store is opened on first use, and closed by `async with
+    app:` or `await app.close()`, after which it may be opened again.
 
-    `codec` changes payloads on their way to the store, as `SignedCodec` and `EncryptedCodec` do.
-    `credentials` is a function that gives the user and the password for each new connection to a server.
+    - `url`: the store: `memory://`, `sqlite:///jobs.db`, `postgresql://…`, `redis://…`, `rediss://…`,
+      `valkey://…`, `unix://…`, `redis+sentinel://…` or `redis+cluster://…`. None: what the variable
+      `HEADRACE_URL` says, else `sqlite:///headrace.db` in the working directory
+    - `store`: a store of your own in place of a URL; see `headrace.store`
+    - `namespace`: apps with different namespaces share a server and do not see each other
+    - `lifespan`: an async context manager, as a function of the app or of nothing. A worker enters it before
+      its first job; what it yields is `current_job().state`
+    - `codec`: changes payloads on their way to the store: `SignedCodec`, `EncryptedCodec`, or your own
+      `Codec`
+    - `encoders`: types of your own: `{Point: (to_builtin, from_builtin)}`, a function that makes plain data
+      of a value, and one that makes the value again. They hold for all apps of this process
+    - `validate`: an enqueue refuses arguments that the worker could not decode. False leaves the check to the
+      worker
+    - `max_payload`: the largest payload in bytes, for producers and workers. The default is 1 MiB
+    - `durability`: what a store must have done before `enqueue` returns: `"default"`, `"relaxed"` (SQLite,
+      PostgreSQL), `"replicated"` (PostgreSQL, Redis) or `"fsync"` (Redis). The page of each
+      store says what it means there
+    - `queue_limit`: how many jobs may be queued and scheduled in a queue; then `enqueue` raises `QueueFull`.
+      None: no limit
+    - `result_ttl`: how long results are kept, and how long it is known how a job ended; tasks may name their
+      own
+    - `retry`: the policy of tasks that name none. The default is 3 retries, exponential from 1 s
+    - `job_logs`: how many lines that each job logs are kept with the job; 0: none, at most 1000
+    - `history`: how many ended jobs of each queue are kept for people to read. "all" keeps every job, 0 keeps
+      none
+    - `history_ttl`: how long they are kept at most. None: as long as there is room
+    - `outbox`: the URL of a database of yours, for `transaction=`: what is written there in your transactions
+      is relayed by the workers of the app. None: there is none
+    - `credentials`: a function that gives the user and the password for each new connection to a server
+    - `clock`: the clock of a memory or SQLite store, for tests. None: the clock of the machine
     """
 
     def __init__(
@@ -84,12 +113,17 @@ class App:
         | Callable[[], AbstractAsyncContextManager[Any]]
         | None = None,
         codec: Codec | SignedCodec | EncryptedCodec | None = None,
+        encoders: Encoders | None = None,
+        validate: bool = True,
         max_payload: int = MEBIBYTE,
         durability: Durability = "default",
         queue_limit: int | None = None,
         result_ttl: Duration = 3600,
         retry: RetryPolicy | RetryFunction = DEFAULT_RETRY,
+        history: int | Literal["all"] = 1000,
+        history_ttl: Duration | None = None,
         job_logs: int = 0,
+        outbox: str | None = None,
         credentials: Credentials | None = None,
         clock: TimeSource | None = None,
         **unknown: Never,
@@ -98,6 +132,8 @@ class App:
             raise unknown_option("App()", name, _options_of(App.__init__))
         self.url: str | None = chosen_url(url) if store is None or url is not None else None
         clock = clock or SystemClock()
+        if encoders is not None:
+            add_encoders(encoders)
         self._max_payload = positive_number("max_payload", max_payload, unit="bytes")
         self._result_ttl = seconds("result_ttl", result_ttl)
         chosen = chosen_store(
@@ -111,9 +147,14 @@ class App:
         self._emitter = Emitter()
         bound = None if lifespan is None else bound_lifespan(lifespan, self)
         checked = checked_codec(codec)
+        self._history = checked_history(history, history_ttl, checked)
         self._registry = Registry(bound, checked_lines(job_logs), binding(checked))
         self._app_loop = AppLoop(StreamRouter(chosen), clock)
         self._app_loop.before_close(self._emitter.settle)
+        self._outbox = None if outbox is None else chosen_outbox(outbox, namespace=namespace, clock=clock)
+        own_file = own_sqlite_file(self.url, self._outbox)
+        self._transactions = TransactionWriter(self._app_loop, self._outbox, own_file)
+        portal = Portal(self._app_loop)
         parts = AppParts(
             app_loop=self._app_loop,
             registry=self._registry,
@@ -121,20 +162,23 @@ class App:
             codec=checked,
             max_payload=self._max_payload,
             retry=checked_retry(retry),
+            transactions=self._transactions,
+            portal=portal,
         )
         self._jobs = Jobs(
             parts,
             queue_limit=None if queue_limit is None else positive_number("queue_limit", queue_limit),
             result_ttl=self._result_ttl,
+            validate=flag("validate", validate),
         )
-        self._events = Events(parts)
-        portal = Portal(self._app_loop)
+        self._events = Events(parts, self._jobs.outgoing_of)
         self.admin: Admin = Admin(
             self._app_loop,
             self._registry,
             edit_envelope=self._jobs.edited,
             end_record_ttl=self._result_ttl,
             codec=checked,
+            outbox=self._outbox,
         )
         self.schedules: Schedules = Schedules(self._app_loop, self._registry, self._jobs)
         self.sync: Sync = Sync(portal, self._jobs, self._events, self.admin, self.schedules)
@@ -151,108 +195,64 @@ class App:
     @property
     def tasks(self) -> Mapping[str, Task[Any, Any]]:
         """The tasks of the app by name."""
-        return MappingProxyType(self._jobs.tasks)
+        return MappingProxyType(self._jobs.declarations.tasks)
+
+    @property
+    def declared_queues(self) -> Mapping[str, Queue]:
+        """The queues that the app has declared with options, by name. `admin.queues()` lists those of the
+        store."""
+        return MappingProxyType(self._registry.declared_queues)
 
     @property
     def declared_topics(self) -> Mapping[str, Topic[Any]]:
         """The topics that the app has declared, by name. `admin.topics()` lists those of the store."""
         return MappingProxyType(dict(self._events.topics))
 
-    @overload
-    def task(  # type: ignore[overload-overlap]
-        self, function: Callable[P, Coroutine[Any, Any, R]], /
-    ) -> AsyncTask[P, R]: ...
-    @overload
-    def task(self, function: Callable[P, R], /) -> SyncTask[P, R]: ...
-    @overload
-    def task(self, **options: Unpack[TaskSettings]) -> TaskDecorator: ...
-
-    @shows_options(TaskSettings, TaskOptions)  # type: ignore[misc]
-    def task(self, function: Any = None, /, **options: Unpack[TaskSettings]) -> Any:
-        """Make a task from a function: `@app.task`, or with options `@app.task(queue="reports",
-        timeout=300)`.
-
-        An `async def` runs on the event loop of the worker, a plain function in a thread, or in a child
-        process with `run_in="process"`. `TaskSettings` lists the options. A function without `-> None` keeps
-        its result for `result_ttl`.
-        """
-        local_names = names_in_sight(1)
-        if function is not None:
-            return self._jobs.declare(function, options, local_names)
-
-        def declare(function: Callable[..., Any]) -> Any:
-            return self._jobs.declare(function, options, local_names)
-
-        return declare
-
-    def cron(
-        self,
-        expression: str,
-        *,
-        tz: str | None = None,
-        catch_up: CatchUp = "skip",
-        jitter: Duration = 0,
-        name: str | None = None,
-    ) -> ScheduleDecorator:
-        """Run a task at the times of a cron expression: `@app.cron("0 9 * * mon-fri", tz="Europe/London")`.
-
-        The decorator takes a task, or a function, which becomes a task. The time zone is UTC by default.
-        `catch_up` says what happens to times at which no worker ran: `"skip"`, `"one"` or `"all"`. `jitter`
-        delays each job by a random time of at most so many seconds. The name of the schedule is by default
-        the name of the task.
-        """
-        return self._scheduled(timing_of(expression, None, tz, catch_up, jitter), name, names_in_sight(1))
-
-    def every(
-        self, interval: Duration, *, catch_up: CatchUp = "skip", jitter: Duration = 0, name: str | None = None
-    ) -> ScheduleDecorator:
-        """Run a task every so many seconds, first after one interval: `@app.every(30)`. See `cron` for the
-        options."""
-        return self._scheduled(timing_of(None, interval, None, catch_up, jitter), name, names_in_sight(1))
-
-    @overload
-    def topic(self, name: str, type: type[T], **options: Unpack[TopicSettings]) -> Topic[T]: ...
-    @overload
-    def topic(self, name: str, type: Any = ..., **options: Unpack[TopicSettings]) -> Topic[Any]: ...
-
-    @shows_options(TopicSettings, topic_options)
-    def topic(self, name: str, type: Any = Any, **options: Unpack[TopicSettings]) -> Topic[Any]:
-        """A topic whose events are of this type: `orders = app.topic("orders", OrderPlaced)`.
-
-        Events are kept for `retention` (None: for ever), and at most `max_length` of them. Unless
-        `retention_strict` is False, an event is also kept until every group with a living member has drawn
-        it. `partitions` is fixed when the topic is first used. `TopicSettings` lists the options.
-        """
-        return self._events.topic(name, type, **options)
-
-    @overload
-    def topics(self, pattern: str, type: type[T]) -> TopicPattern[T]: ...
-    @overload
-    def topics(self, pattern: str, type: Any = ...) -> TopicPattern[Any]: ...
-
-    def topics(self, pattern: str, type: Any = Any) -> TopicPattern[Any]:
-        """Every topic that matches, also topics that are made later: `app.topics("orders.*", OrderEvent)`.
-        `*` stands for one dotted segment."""
-        return self._events.pattern(pattern, type)
-
-    def queue(self, name: str, *, partitions: int | None = None) -> Queue:
-        """Declare a queue with its number of parts. For a queue that is in use, `admin.split` changes this
-        number."""
-        return declared_queue(self._app_loop.backend, name, partitions)
-
-    async def enqueue(self, call: Call[R]) -> Job[R]:
+    async def enqueue(self, call: Call[R], *, transaction: object = None) -> Job[R]:
         """Store one job: `await app.enqueue(add.call(2, 3))`.
 
         When this returns, the job is stored, and a worker will run it.
-        """
-        return await self._jobs.enqueue(call)
 
-    async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
+        - `call`: a task with its arguments and options, made by `task.call(...)`
+        - `transaction`: a connection of yours. The job exists if, and only if, the open transaction of this
+          connection commits
+        """
+        return await self._jobs.enqueue(within(call, transaction))
+
+    async def enqueue_many(self, calls: Sequence[Call[Any]], *, transaction: object = None) -> list[Job[Any]]:
         """Store many jobs of any tasks, a few hundred with each write.
 
         The jobs are in the order of the calls. When the arguments of one call are refused, nothing is stored.
+
+        - `calls`: what to enqueue, made by `task.call(...)`
+        - `transaction`: a connection of yours, as in `enqueue`
         """
+        calls = calls if transaction is None else [within(call, transaction) for call in calls]
         return await self._jobs.enqueue_many(calls)
+
+    @overload
+    async def results(
+        self, jobs: Iterable[Job[R]], timeout: Duration | None = ..., return_exceptions: Literal[False] = ...
+    ) -> list[R]: ...
+    @overload
+    async def results(
+        self, jobs: Iterable[Job[R]], timeout: Duration | None = ..., *, return_exceptions: Literal[True]
+    ) -> list[R | BaseException]: ...
+    @overload
+    async def results(
+        self, jobs: Iterable[Job[R]], timeout: Duration | None, return_exceptions: Literal[True]
+    ) -> list[R | BaseException]: ...
+
+    async def results(
+        self, jobs: Iterable[Job[Any]], timeout: Duration | None = None, return_exceptions: bool = False
+    ) -> list[Any]:
+        """Wait for the results of many jobs, and return them in the order of the jobs.
+
+        - `timeout`: seconds to wait for all of them together; None (the default): as long as it takes
+        - `return_exceptions`: False (the default): the first error is raised, as `Job.result` raises it, and
+          the other jobs go on. True: each error is in the list, in the place of its job's result
+        """
+        return await results_of(jobs, timeout, return_exceptions)
 
     def job(self, id: str, *, queue: str | None = None) -> Job[Any]:
         """A handle for a job id. Without `queue`, each question goes to every queue of the store."""
@@ -261,7 +261,7 @@ class App:
     def worker(
         self,
         *,
-        queues: Sequence[str] | None = None,
+        queues: QueueNames | None = None,
         topics: Sequence[str] | None = None,
         concurrency: int = 100,
         children: int | None = None,
@@ -271,36 +271,76 @@ class App:
     ) -> Worker:
         """A worker for this event loop: `async with app.worker():`, or `await app.worker().run()`.
 
-        By default it serves every queue that the tasks of the app name, the queue `default`, and every
-        subscription. `queues` and `topics` name those that it serves instead; an empty list means none.
-        `concurrency` is the number of jobs and events that run at a time, `children` the number of processes
-        for `run_in="process"`. `lease` is the time after which others take over the work of a worker that
-        died, `grace` the time that running work has at shutdown.
+        - `queues`: the queues that it serves. None: every queue that the tasks of the app name, and the queue
+          `default`. An empty list: none. `{"mails": 20, "reports": None}` also says how many slots a queue
+          may use; None: as declared
+        - `topics`: the topics, or patterns of topics, whose subscriptions it serves. None: all subscriptions
+          of the app. An empty list: none
+        - `concurrency`: how many jobs and events run at a time
+        - `children`: how many processes run tasks with `run_in="process"`. None: the number of CPUs
+        - `lease`: the time in seconds after which other workers take over the work of a worker that died.
+          Leases are renewed while jobs run, so it does not bound the length of a job
+        - `grace`: how many seconds running work has at shutdown before it is cancelled and handed back
         """
         for name in unknown:
             raise unknown_option("worker()", name, _options_of(App.worker))
         self._jobs.resolve()
         self._events.resolve()
         subscriptions = chosen_subscriptions(self._registry, topics)
+        names = chosen_queues(self._registry, queues, required=not subscriptions)
         options = WorkerOptions(
-            queues=chosen_queues(self._registry, queues, required=not subscriptions),
+            queues=names,
+            slots=chosen_slots(self._registry, names, queues),
             concurrency=positive_number("concurrency", concurrency),
             children=positive_number("children", children or os.cpu_count() or 1),
             lease=positive_seconds("lease", lease, least=SHORTEST_LEASE),
             grace=seconds("grace", grace),
             max_payload=self._max_payload,
             end_record_ttl=self._result_ttl,
+            history=self._history,
         )
+        return self._worker(options, subscriptions)
+
+    @property
+    def has_outboxes(self) -> bool:
+        """Whether the app has something to relay: an outbox, a topic that feeds a task, or a queue with
+        `on_dead`."""
+        feeds = any(each.forwards for each in self._registry.subscriptions)
+        calls = any(each.on_dead for each in self.declared_queues.values())
+        return self._outbox is not None or feeds or calls
+
+    def relay(self) -> Worker:
+        """A worker that runs no jobs and handles no events: it relays outboxes, as every worker of the app
+        does. `headrace relay` runs it."""
+        self._jobs.resolve()
+        options = WorkerOptions(
+            queues=(),
+            concurrency=1,
+            children=1,
+            lease=15.0,
+            grace=0.0,
+            max_payload=self._max_payload,
+            end_record_ttl=self._result_ttl,
+        )
+        return self._worker(options, [])
+
+    def _worker(self, options: WorkerOptions, subscriptions: Sequence[Subscription]) -> Worker:
         return Worker(
             options,
             app_loop=self._app_loop,
             registry=self._registry,
             emitter=self._emitter,
             subscriptions=subscriptions,
+            outboxes=() if self._outbox is None else (self._outbox.for_other_loop(),),
+            topics={name: topic.options.rules for name, topic in self._events.topics.items()},
         )
 
     def use(self, middleware: Middleware) -> Middleware:
-        """Wrap every run: `async def middleware(run, call_next)`. The first one added is the outermost."""
+        """Wrap every run of a job or an event: `@app.use` on `async def middleware(run, call_next)`.
+
+        The middleware returns what `await call_next(run)` returns, and may change it. What it raises is the
+        error of the run. The first one added is the outermost.
+        """
         if not callable(middleware):
             raise ConfigurationError(
                 f"middleware is `async def middleware(run, call_next)`, not {middleware!r}"
@@ -318,7 +358,11 @@ class App:
         self._jobs.around.sending = wrapper
 
     def on(self, signal: type[Signal]) -> Callable[[L], L]:
-        """Listen to signals: `@app.on(signals.JobDied)` on a function or coroutine function of one signal."""
+        """Listen to signals: `@app.on(signals.JobDied)` on a function or coroutine function of one signal.
+
+        A listener to a base class, such as `signals.Signal`, gets all signals of this class. An error in a
+        listener is logged, and never affects a job.
+        """
         given: object = signal
         if not isinstance(given, type) or not issubclass(given, Signal):
             raise ConfigurationError(f"{signal!r} is not a signal; signals are in headrace.signals")
@@ -339,6 +383,7 @@ class App:
         await self._app_loop.close()
 
     async def __aenter__(self) -> App:
+        await self._transactions.prepare()
         await self._app_loop.enter()
         return self
 
@@ -349,14 +394,6 @@ class App:
         traceback: TracebackType | None,
     ) -> None:
         await self._app_loop.leave()
-
-    def _scheduled(
-        self, timing: Timing, name: str | None, local_names: Mapping[str, Any]
-    ) -> ScheduleDecorator:
-        def declare(function: Any) -> Any:
-            return self.schedules.declare(function, timing, name, local_names)
-
-        return declare
 
 
 def _options_of(function: Callable[..., Any]) -> dict[str, None]:

@@ -13,10 +13,25 @@ from headrace.core.errors import (
     Moved,
     NotConfirmed,
     RequestRefused,
+    StoreMoved,
     UnknownEvent,
 )
+from headrace.core.history.entry import HistoryEntry
+from headrace.core.history.recording import (
+    SCANNED,
+    TRIMMED,
+    Recording,
+    RingLimits,
+)
+from headrace.core.history.recording import cursor_of as history_cursor
+from headrace.core.history.recording import key_of as history_key
 from headrace.core.inspector import BRIEF_TTL_US, PURGED_END_RECORDS
+from headrace.core.limits.figures import LimitFigures, LimitRecord
+from headrace.core.limits.limiting import Limiting
+from headrace.core.limits.rate import Rate
 from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.constraints import Constraints, LimitKey
+from headrace.core.messages.ids import new_id
 from headrace.core.messages.job_log import NO_LOG, JobLog, LogLine
 from headrace.core.messages.message import (
     EXPIRED_TTL_US,
@@ -46,9 +61,34 @@ from headrace.core.messages.outcome import (
     Snoozed,
     Verdict,
 )
+from headrace.core.messages.outgoing import Outgoing, decode_outgoing, encode_outgoing
+from headrace.core.moving.moving import (
+    Imported,
+    Moving,
+    SetAside,
+    StoredDeferredKey,
+    StoredGroup,
+    StoredKey,
+    StoredMessage,
+    StoredPage,
+    StoredPause,
+    StoredStream,
+    StoredTopic,
+    conflict,
+)
+from headrace.core.moving.seal import Seal, decode_seal, encode_seal, moved_to
+from headrace.core.outbox.database import Ask, Recognition, Statement, UserDatabase
+from headrace.core.outbox.outbox import (
+    OUTGOING_BYTES,
+    OutboxRecord,
+    OutgoingBatch,
+    OutgoingEntry,
+    Refusal,
+)
 from headrace.core.records.answers import (
     Answer,
     CancelAnswer,
+    DeadAge,
     DeadFilter,
     Promoted,
     Reclaimed,
@@ -87,17 +127,20 @@ from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, Tr
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.rules.layout import WHOLE, Generation, Layout
 from headrace.core.rules.lease import Lease
+from headrace.core.rules.outbox import OpenBatch
+from headrace.core.rules.producers import refuse_if_overtaken
 from headrace.core.runtime.clock import ClockWatch, SystemClock, TimeSource, datetime_of
 from headrace.core.schedules.schedule_record import ScheduleRecord, ScheduleSwap, Swapped, Timetable
 from headrace.core.store import (
     CLAIM_BYTES,
     CRASH_LIMIT,
-    CRASHED,
     LeaseKeeper,
     PartitionedStore,
+    crash_failure,
 )
 from headrace.core.store import Store as Store
 from headrace.core.topics.deferred_keys import DeferredKey, DeferredKeys
+from headrace.core.topics.retention import room_in_log
 from headrace.core.topics.topic import (
     BEGINNING,
     LIVE_FOR,
@@ -117,7 +160,6 @@ __all__ = [
     "BEGINNING",
     "BRIEF_TTL_US",
     "CLAIM_BYTES",
-    "CRASHED",
     "CRASH_LIMIT",
     "EXPIRED_TTL_US",
     "FRESH",
@@ -127,12 +169,16 @@ __all__ = [
     "MINUTE",
     "NORMAL",
     "NO_LOG",
+    "OUTGOING_BYTES",
     "PRODUCER_TTL_US",
     "PURGED_END_RECORDS",
+    "SCANNED",
+    "TRIMMED",
     "TRIMMED_BESIDE",
     "WHOLE",
     "WORKER_TTL_US",
     "Answer",
+    "Ask",
     "BackendUnavailable",
     "Batch",
     "CancelAnswer",
@@ -142,10 +188,12 @@ __all__ = [
     "Claim",
     "ClockWatch",
     "ConfigurationError",
+    "Constraints",
     "ControlMessage",
     "ControlState",
     "Counts",
     "Dead",
+    "DeadAge",
     "DeadFilter",
     "DeadLetter",
     "DeadReason",
@@ -158,6 +206,8 @@ __all__ = [
     "Finding",
     "Generation",
     "GroupRecord",
+    "HistoryEntry",
+    "Imported",
     "JobLog",
     "JobStatus",
     "Kept",
@@ -168,6 +218,10 @@ __all__ = [
     "LeaseKeeper",
     "LeaseNotice",
     "Level",
+    "LimitFigures",
+    "LimitKey",
+    "LimitRecord",
+    "Limiting",
     "ListingPart",
     "ListingWalk",
     "LogEntry",
@@ -175,33 +229,56 @@ __all__ = [
     "Message",
     "MissedNotice",
     "Moved",
+    "Moving",
     "NotConfirmed",
+    "OpenBatch",
     "Ordering",
+    "OutboxRecord",
     "Outcome",
+    "Outgoing",
+    "OutgoingBatch",
+    "OutgoingEntry",
     "Page",
     "PartitionedStore",
     "PauseNotice",
     "Progress",
     "Promoted",
+    "Rate",
     "Reading",
     "Reclaimed",
+    "Recognition",
     "Record",
+    "Recording",
     "Recovery",
+    "Refusal",
     "Released",
     "Renewal",
     "ReplayAnswer",
     "Report",
     "RequestRefused",
     "Retry",
+    "RingLimits",
     "RunningJob",
     "ScheduleNotice",
     "ScheduleRecord",
     "ScheduleSwap",
+    "Seal",
+    "SetAside",
     "Settlement",
     "Snoozed",
     "Start",
     "State",
+    "Statement",
     "Store",
+    "StoreMoved",
+    "StoredDeferredKey",
+    "StoredGroup",
+    "StoredKey",
+    "StoredMessage",
+    "StoredPage",
+    "StoredPause",
+    "StoredStream",
+    "StoredTopic",
     "Stream",
     "StreamKind",
     "Swapped",
@@ -215,14 +292,27 @@ __all__ = [
     "TrailEntry",
     "UniqueKey",
     "UnknownEvent",
+    "UserDatabase",
     "Verdict",
     "Wanted",
     "WorkerInfo",
+    "conflict",
+    "crash_failure",
     "datetime_of",
     "dead_letter_of",
+    "decode_outgoing",
+    "decode_seal",
+    "encode_outgoing",
+    "encode_seal",
     "first_of",
+    "history_cursor",
+    "history_key",
     "is_child_work_first",
     "is_from_bottom",
     "may_park",
+    "moved_to",
+    "new_id",
     "numbers_in",
+    "refuse_if_overtaken",
+    "room_in_log",
 ]

@@ -111,7 +111,9 @@ class Tab:
 
     def press(self, name: str, within: str = "main") -> str:
         """Press a button; answers what the next page says was done."""
-        self.page.locator(within).get_by_role("button", name=name, exact=True).first.click()
+        button = self.page.locator(within).get_by_role("button", name=name, exact=True).first
+        with self.page.expect_navigation():  # the page before may show a message, too
+            button.click()
         flash = self.page.locator(".flash")
         flash.wait_for()
         return str(flash.inner_text())

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 import uvicorn
 
-from headrace import App, Job, RetryPolicy, Secret, current_job
+from headrace import App, Job, Limit, RetryPolicy, Secret, current_job
 from headrace.dashboard import asgi
 from tests.support.waiting import wait_until
 
@@ -34,6 +34,7 @@ class SampleApp:
         self.orders = self.app.topic("orders", Placed)
         self._declare_tasks()
         self._declare_talkers()
+        self._declare_limited_tasks()
         self._declare_handlers()
 
     def enqueue(self, task: Any, *args: Any, **options: Any) -> Job[Any]:
@@ -99,6 +100,31 @@ class SampleApp:
 
         self.say, self.talk = say, talk
 
+    def _declare_limited_tasks(self) -> None:
+        app = self.app
+        app.queue(
+            "charges",
+            slots=20,
+            queue_limit=100_000,
+            retry=RetryPolicy.fixed(5, 10),
+            crash_limit=3,
+            dead_retention=7 * 86_400,
+            dead_limit=500,
+            limits=[Limit(max_running=50)],
+        )
+        stripe = Limit("stripe", rate="100/s", max_running=2)
+
+        @app.task(name="shop.charge", queue="charges", limits=[stripe])
+        async def charge(cents: int) -> None:
+            await asyncio.sleep(3600)
+
+        by_customer = Limit("customer", max_running=1, by="customer")
+
+        @app.task(name="shop.invoice", queue="invoices", limits=[by_customer], tenant_by="customer")
+        async def invoice(customer: str) -> None: ...
+
+        self.charge, self.invoice = charge, invoice
+
     def _declare_handlers(self) -> None:
         @self.orders.subscribe(group="billing", start="beginning", retry=RetryPolicy.none())
         async def bill(event: Placed) -> None:
@@ -116,7 +142,8 @@ async def serve(sample: SampleApp) -> None:
         asgi(sample.app, read_only=True),
     )
     servers = [uvicorn.Server(uvicorn.Config(page, port=0, log_level="warning")) for page in pages]
-    queues = ["default", "mails", "flaky", "reports", "echo", "nightly"]  # nobody works on bulk
+    # No worker serves bulk and invoices.
+    queues = ["default", "mails", "flaky", "reports", "echo", "nightly", "charges"]
     async with sample.app, sample.app.worker(queues=queues, grace=0), asyncio.TaskGroup() as group:
         for server in servers:
             group.create_task(server.serve())

@@ -57,6 +57,59 @@ def test_a_queue_is_paused_from_the_overview_and_from_its_worker(stand: Stand, t
     assert "nightly is resumed" in tab.press("Resume nightly")
 
 
+def test_a_limit_is_overridden_and_cleared(stand: Stand, tab: Tab) -> None:
+    sample = stand.sample
+    jobs = [sample.enqueue(sample.charge, number) for number in range(3)]
+    wait_until_sync(lambda: sample.app.sync.info(jobs[-1]).waiting_for == "stripe")
+    tab.page.goto(f"{stand.open}/limits")
+    tab.page.get_by_role("link", name="stripe").click()
+    tab.page.get_by_label("Max running").fill("many")
+    assert tab.press("Set") == "Failed: max_running is a whole number, such as 10, not 'many'"
+    tab.page.get_by_label("Max running").fill("40")
+    assert "has new figures" in tab.press("Set")
+    assert tab.dialogs == ["Override the limit stripe for all workers?"] * 2
+    wait_for(sample, jobs[-1], "running")
+    assert tab.page.locator("dt:has-text('Declared') + dd").inner_text().startswith("2 running and 100/s")
+    assert "has new figures" in tab.press("Let none start")
+    waiting = sample.enqueue(sample.charge, 4)
+    wait_until_sync(lambda: sample.app.sync.info(waiting).waiting_for == "stripe")
+    tab.page.get_by_role("link", name="jobs of charges").click()
+    tab.page.get_by_role("link", name=waiting.id).click()
+    tab.page.get_by_role("link", name="the limit stripe").click()
+    assert "that the code declares" in tab.press("Clear the override")
+    sample.app.sync.admin.purge("charges")
+    sample.app.sync.admin.cancel([job.id for job in jobs], queue="charges")
+
+
+def test_a_task_is_paused_and_resumed(stand: Stand, tab: Tab) -> None:
+    sample = stand.sample
+    done = sample.enqueue(sample.echo, 1)
+    wait_for(sample, done, "succeeded")
+    tab.page.goto(f"{stand.open}/queues/echo")
+    tab.page.get_by_text("3 tasks").click()
+    assert "The task shop.echo is paused" in tab.press("Pause shop.echo")
+    tab.page.goto(f"{stand.open}/job?id={done.id}")
+    assert "The task shop.echo is resumed" in tab.press("Resume task")
+    tab.press("Pause task")
+    assert tab.dialogs == ["Start no more jobs of the task shop.echo, in any queue?"]
+    tab.page.goto(f"{stand.open}/limits")
+    assert "The task shop.echo is resumed" in tab.press("Resume shop.echo")
+
+
+def test_a_form_that_is_filled_in_outlives_the_updates_of_its_page(stand: Stand, tab: Tab) -> None:
+    sample = stand.sample
+    tab.page.goto(f"{stand.open}/limit?name=customer")
+    field = tab.page.get_by_label("Rate")
+    field.fill("5/m")
+    waiting = tab.page.locator("dt:has-text('Waiting') + dd")
+    before = waiting.inner_text()
+    sample.enqueue(sample.invoice, "somebody")
+    tab.page.wait_for_function(
+        "before => [...document.querySelectorAll('dd')].every(each => each.innerText !== before)", arg=before
+    )
+    assert field.input_value() == "5/m"
+
+
 def test_a_job_is_cancelled_retried_and_edited(stand: Stand, tab: Tab) -> None:
     sample = stand.sample
     running = sample.enqueue(sample.render, "on and on")

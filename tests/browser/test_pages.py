@@ -36,6 +36,8 @@ def pages(stand: Stand) -> dict[str, str]:
     logged = sample.enqueue(sample.say, [*HOSTILE, "an ordinary line"], unique_key=HOSTILE[1][:20])
     event = sample.publish(2, HOSTILE[1], headers={"a": HOSTILE[0]})
     sample.enqueue(sample.bulk, 1)
+    charges = [sample.enqueue(sample.charge, 1) for _ in range(3)]
+    sample.app.sync.enqueue_many([sample.invoice.call(f"{HOSTILE[0]} {n}") for n in range(200)])
     wait_for(sample, done, "succeeded")
     wait_for(sample, retrying, "retrying")
     wait_for(sample, running, "running")
@@ -45,13 +47,19 @@ def pages(stand: Stand) -> dict[str, str]:
     wait_until_sync(lambda: len(list(admin.dead(topic="orders"))) == len(HOSTILE) + 1)
     wait_until_sync(lambda: any(worker.running for worker in admin.workers()), message="a worker tells of it")
     jobs = {"done": done, "retrying": retrying, "running": running, "waiting": waiting, "dead": dead}
-    jobs["logged"] = logged
+    jobs |= {"logged": logged, "limited": charges[-1]}
+    wait_until_sync(lambda: bool(sample.app.sync.info(charges[-1]).waiting_for))
+    admin.set_limit("customer", max_running=3)
+    admin.pause(task="shop.report")
     return {
         "overview": "/",
         "queue": "/queues/mails",
         "search": "/queues/mails?text=alert",
         "group": "/topics/orders/billing",
         "dead-letters": "/dead",
+        "limits": "/limits",
+        "limit": "/limit?name=customer",
+        "held-back": "/queues/charges?state=queued&waiting_for=stripe",
         "schedules": "/schedules",
         "topics": "/topics",
         "workers": "/workers",

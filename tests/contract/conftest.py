@@ -7,14 +7,19 @@ from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 
 from headrace.core.messages.ids import new_id
 from headrace.core.store import Store
 from headrace.stores import open_store
+from headrace.stores.postgres.address import PostgresAddress
+from headrace.stores.postgres.schema.grants import grants_for
+from headrace.stores.postgres.schema.schema import apply
 from headrace.stores.redis.intake import poll
 from headrace.testing.contract import StoreUnderTest
 from tests.contract.forgotten import check_forgotten
+from tests.support.postgres_server import PostgresServer
 from tests.support.redis_leases import age_leases
 from tests.support.server_groups import Cluster, Watched
 from tests.support.servers import Fleet, rows
@@ -31,6 +36,20 @@ MORE = pytest.mark.more
 #: What runs on parts in `make test`, and in `make test-more` also on a cluster, where they are on different
 #: nodes. There every other module runs on parts, too.
 SPLIT_CORE = ("test_claim", "test_fences", "test_settle")
+
+POSTGRES = "postgresql"
+#: The role of the suite. It owns nothing.
+WORKER = "worker"
+
+#: What runs on PostgreSQL in `make test`.
+POSTGRES_SMOKE = (
+    "test_append",
+    "test_claim",
+    "test_settle",
+    "test_reclaim",
+    "test_group_claim",
+    "test_outbox",
+)
 
 #: Several servers that belong together: the core of the suite runs on them too.
 CONSTELLATIONS: dict[str, tuple[type[Watched | Cluster], str]] = {
@@ -56,6 +75,19 @@ CORE = {
             "lifecycle",
         ),
         *("results_and_waiters", "traffic", "group_claim", "topic_read", "topic_listing", "concurrency"),
+        *(
+            "outbox",
+            "moving",
+            "moving_limits",
+            "limits",
+            "rates",
+            "tenants",
+            "ordered_jobs",
+            "history",
+            "replace",
+            "clean",
+        ),
+        "other_constraints",
     ),
 }
 
@@ -63,14 +95,26 @@ CORE = {
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "store" in metafunc.fixturenames:
         module = metafunc.module.__name__.rpartition(".")[2]
+        one_place = metafunc.definition.get_closest_marker("one_place")
         several = [
             pytest.param(name, marks=MORE)
             for name, core in CORE.items()
-            if module.removeprefix("test_") in core
+            if module.removeprefix("test_") in core and not (one_place and name == "cluster")
         ]
         whole = metafunc.definition.get_closest_marker("whole")
-        stores = [*LOCAL_STORES, *rows(), *several, *([] if whole else split_rows(module))]
+        stores = [
+            *LOCAL_STORES,
+            *rows(),
+            postgres_row(module),
+            *several,
+            *([] if whole else split_rows(module)),
+        ]
         metafunc.parametrize("store", stores, scope="session")
+
+
+def postgres_row(module: str) -> Any:
+    """`make test` runs a smoke set on PostgreSQL, and `make test-more` the whole suite."""
+    return POSTGRES if module in POSTGRES_SMOKE else pytest.param(POSTGRES, marks=MORE)
 
 
 def split_rows(module: str) -> list[Any]:
@@ -104,6 +148,19 @@ def constellations(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callabl
         constellation.stop()
 
 
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[PostgresServer]:
+    """The PostgreSQL server of this process, with tables that another role made. So the suite runs with the
+    smallest rights."""
+    with PostgresServer() as server:
+        address = PostgresAddress.parse(server.url)
+        asyncio.run(apply(address))
+        statements = [f"CREATE ROLE {WORKER} LOGIN", *grants_for(address.schema, WORKER)]
+        with psycopg.connect(server.url, autocommit=True) as connection:
+            connection.execute("; ".join(statements).encode())
+        yield server
+
+
 @pytest.fixture
 def store_url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str:
     store = store.removeprefix(SPLIT)
@@ -114,6 +171,9 @@ def store_url(store: str, tmp_path: Path, request: pytest.FixtureRequest) -> str
     if store in CONSTELLATIONS:
         url: str = request.getfixturevalue("constellations")(store)
         return url
+    if store == POSTGRES:
+        server: PostgresServer = request.getfixturevalue("postgres_server")
+        return server.url_as(WORKER)
     fleet: Fleet = request.getfixturevalue("servers")
     return fleet.get(store).url
 
@@ -125,7 +185,7 @@ def store_under_test(store: str, store_url: str) -> StoreUnderTest:
         name=store.removeprefix(SPLIT).partition("-")[0],
         parts=PARTS if store.startswith(SPLIT) else 1,
         any_integer=store.removeprefix(SPLIT) == "memory",
-        server_clock=store_url.startswith("redis"),
+        server_clock=store_url.startswith(("redis", "postgresql")),
         age_leases=_aging(store_url),
         check_forgotten=check_forgotten,
     )

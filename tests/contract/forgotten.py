@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 import apsw
 
 from headrace.core.messages.message import Stream
 from headrace.core.store import Store
+from headrace.stores.postgres.session.connection import PostgresConnection, Row
+from headrace.stores.postgres.store import PostgresStore
 from headrace.stores.redis.client.connection import pack
-from headrace.stores.redis.keys import GROUP, LANES, is_permanent
+from headrace.stores.redis.keys import GROUP, HELD, LANES, is_permanent
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.sqlite.store import SqliteStore
 from headrace.testing.contract.kit.heartbeats import leave
 
 #: The tables of messages and of what belongs to one.
-SQLITE_TABLES: Final = ("messages", "unique_keys", "producers", "progress")
+TABLES: Final = ("messages", "unique_keys", "producers", "progress", "outgoing")
+
+HISTORY_TABLE: Final = "history"
+
+#: The tables of limits and lines.
+LIMIT_TABLES: Final = ("constraints", "lines", "tenants", "budgets")
 
 
 async def check_forgotten(store: Store) -> None:
@@ -23,15 +31,29 @@ async def check_forgotten(store: Store) -> None:
         await _check_redis(store)
     elif isinstance(store, SqliteStore):
         _check_sqlite(store)
+    elif isinstance(store, PostgresStore):
+        await _check_postgres(store)
 
 
 def _check_sqlite(backend: SqliteStore) -> None:
     connection = apsw.Connection(str(backend._path), flags=apsw.SQLITE_OPEN_READONLY)
     try:
-        for table in SQLITE_TABLES:
+        for table in (*TABLES, *LIMIT_TABLES, HISTORY_TABLE):
             assert connection.execute(f"SELECT * FROM headrace_{table}").fetchall() == [], f"in {table}"
+        counted = connection.execute("SELECT * FROM headrace_history_sizes WHERE entries OR size")
+        assert counted.fetchall() == []
     finally:
         connection.close()
+
+
+async def _check_postgres(backend: PostgresStore) -> None:
+    async def rows_of(connection: PostgresConnection, table: str) -> list[Row]:
+        streams = "stream IN (SELECT stream FROM headrace.streams WHERE namespace = $1)"
+        where = "namespace = $1" if table == "budgets" else streams
+        return await connection.rows(f"SELECT * FROM headrace.{table} WHERE {where}", (backend._namespace,))
+
+    for table in (*TABLES, *LIMIT_TABLES, HISTORY_TABLE):
+        assert await backend._read(partial(rows_of, table=table)) == [], f"in {table}"
 
 
 # --- Redis -----------------------------------------------------------------------------------------------
@@ -62,7 +84,7 @@ async def _keys(backend: RedisStore) -> list[bytes]:
 async def _check_consumers(backend: RedisStore, stream: Stream) -> None:
     """Nothing waits or is held in any lane; and whoever leaves, leaves no name."""
     keys = backend._store.queue(stream).keys
-    for name, key in zip(LANES, keys.lanes, strict=True):
+    for name, key in zip((*LANES, HELD), (*keys.lanes, keys.by_lane[HELD]), strict=True):
         entries, pending = await _inside(backend, key)
         assert (entries, pending) == (0, 0), f"left in the lane {name} of {stream.name}"
     for consumer in await _consumers(backend, stream):
@@ -76,9 +98,10 @@ async def _inside(backend: RedisStore, key: bytes) -> tuple[int, int]:
 
 
 async def _consumers(backend: RedisStore, stream: Stream) -> set[str]:
+    keys = backend._store.queue(stream).keys
     return {
         row[b"name"].decode()
-        for key in backend._store.queue(stream).keys.lanes
+        for key in (*keys.lanes, keys.by_lane[HELD], *keys.tickets.values())
         if await _rows(backend, "GROUPS", key)
         for row in await _rows(backend, "CONSUMERS", key, GROUP)
     }

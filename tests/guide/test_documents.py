@@ -1,8 +1,4 @@
-"""The Python on our pages runs, block after block of a page, with what a reader would have at hand.
-
-`docs/guides/testing.md` is not among them: it quotes `test_testing_your_own_code.py`. Nor is `events.md`,
-which has a test of its own, nor are addresses of other people's servers (`fleet.md`).
-"""
+"""The Python on our pages runs, block after block of a page, with what a reader would have at hand."""
 
 from __future__ import annotations
 
@@ -92,14 +88,64 @@ SECURITY = """
         read = staticmethod(lambda path: "secret")
 """
 
+#: The database of a shop, with the tables of an outbox.
+TRANSACTIONS = """
+    import sqlite3
+    from headrace.stores.outbox import schema_of
+
+    await schema_of("sqlite:///shop.db")
+    with sqlite3.connect("shop.db") as connection:
+        connection.execute("CREATE TABLE orders (id INTEGER)")
+    connection.close()
+"""
+
+#: A database with the tables of an outbox.
+SQLALCHEMY = """
+    from headrace.stores.outbox import schema_of
+
+    await schema_of("sqlite:///shop.db")
+"""
+
 #: A page, and what it takes for granted besides.
 PAGES = {
+    "docs/guides/jobs.md": "",
+    "docs/guides/limits.md": "",
+    "docs/guides/history.md": "",
+    "docs/guides/queues.md": "",
     "docs/guides/resources.md": RESOURCES,
     "docs/guides/schedules.md": SCHEDULES,
     "docs/guides/observability.md": OBSERVABILITY,
     "docs/guides/dashboard.md": "",
     "docs/guides/security.md": SECURITY,
+    "docs/guides/transactions.md": TRANSACTIONS,
+    "docs/guides/deployment.md": "",
+    "docs/guides/failed-jobs.md": "",
+    "docs/guides/upgrading.md": "",
+    "docs/integrations/fastapi.md": "",
+    "docs/integrations/flask.md": "",
+    "docs/integrations/sqlalchemy.md": SQLALCHEMY,
+    "docs/concepts/memory.md": "",
     "docs/concepts/partitions.md": "",
+    "docs/migration/index.md": "",
+    "docs/migration/arq.md": "",
+    "docs/migration/celery.md": "",
+    "docs/migration/dramatiq.md": "",
+    "docs/migration/huey.md": "",
+    "docs/migration/rq.md": "",
+    "docs/migration/taskiq.md": "",
+    "docs/reference/signals.md": "",
+}
+
+#: Pages with Python that other tests run, or that cannot run here.
+ELSEWHERE = {
+    "docs/index.md": "test_readme.py",
+    "docs/tutorial.md": "test_tutorial.py",
+    "docs/guides/django.md": "test_django_guide.py",
+    "docs/guides/events.md": "test_events_guide.py",
+    "docs/guides/testing.md": "it quotes test_testing_your_own_code.py",
+    "docs/guides/fleet.md": "addresses of servers",
+    "docs/integrations/sentry.md": "tests/integration/frameworks/test_sentry.py",
+    "docs/integrations/structlog.md": "tests/integration/frameworks/test_structlog.py",
 }
 
 
@@ -114,7 +160,7 @@ class Reader:
         self.known: dict[str, Any] = {"__name__": "shop"}
 
     async def type(self, text: str) -> None:
-        code = compile(dedent(text), "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+        code = compile(dedent(text), "page", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True)
         waiting = eval(code, self.known)
         if isawaitable(waiting):
             await waiting
@@ -142,6 +188,11 @@ async def test_a_page_runs_from_its_beginning_to_its_end(page: str, reader: Read
     for text in (AT_HAND, PAGES[page], *found):
         await reader.type(text)
     await reader.run_all()
+
+
+def test_no_page_with_python_is_left_out() -> None:
+    pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
+    assert {page for page in pages if blocks(page)} == {*PAGES, *ELSEWHERE}
 
 
 @pytest.fixture
@@ -184,7 +235,7 @@ def test_the_readme_begins_with_how_to_install_it() -> None:
 _PATH = re.compile(r"`((?:[\w.-]+/)+[\w.-]*|[\w-]+\.(?:py|lua|sql|md))[`<]")
 
 #: Lines of two pages.
-TWO_PAGES = 130
+TWO_PAGES = 135
 
 #: Looks like a path, and is the stream of a group.
 _STREAM = "orders/billing"

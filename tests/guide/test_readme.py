@@ -1,4 +1,4 @@
-"""The README's first page does what it says."""
+"""The first example of the README, and that of the site, do what they say."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from pathlib import Path
 
 import pytest
 
-README = Path(__file__).parents[2] / "README.md"
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.mark.timeout(60)
-def test_the_first_example_runs_as_it_stands(tmp_path: Path) -> None:
-    shop, main = re.findall(r"```python\n(.*?)```", README.read_text(), re.DOTALL)[:2]
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test_the_first_example_runs_as_it_stands(page: str, tmp_path: Path) -> None:
+    text = (ROOT / page).read_text()
+    shop, main = re.findall(r"```python\n(.*?)```", text, re.DOTALL)[:2]
     (tmp_path / "shop.py").write_text(shop)
     (tmp_path / "main.py").write_text(main)
-    assert "$ headrace worker shop:app " in README.read_text()
+    assert "$ headrace worker shop:app " in text
 
     command = [sys.executable, "-m", "headrace", "worker", "shop:app"]
     with (tmp_path / "worker.txt").open("wb") as output:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import App, JobStatus, RetryPolicy
+from headrace import App, JobStatus, RetryPolicy, current_job
 from headrace.testing import Clock, Kit, memory, run_inline
 
 # --- the code under test: a module of a shop ------------------------------------------------------------
@@ -42,6 +42,13 @@ async def charge(order: int) -> str:
 @app.task(name="shop.pack")
 def pack(order: int) -> str:
     return f"parcel {order}"
+
+
+@app.task(name="shop.render")
+async def render(pages: int) -> str:
+    for page in range(pages):
+        await current_job().progress((page + 1) / pages, f"page {page + 1}")
+    return f"{pages} pages"
 
 
 async def place_order(order: int) -> None:
@@ -112,6 +119,14 @@ async def test_a_declined_card_is_an_error(kit: Kit, monkeypatch: pytest.MonkeyP
     await charge.enqueue(7)
     with pytest.raises(PaymentDeclined, match="order 7"):
         await kit.drain(raise_errors=True)
+
+
+# --- calling a task as a function -----------------------------------------------------------------------
+
+
+async def test_a_report_says_how_far_it_is(kit: Kit) -> None:
+    assert await render(2) == "2 pages"
+    assert [report.fraction for report in kit.reported] == [0.5, 1.0]
 
 
 # --- time -----------------------------------------------------------------------------------------------

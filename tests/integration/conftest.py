@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.support.worker_processes import Workshop
+from tests.support.postgres_server import PostgresServer
 from tests.support.servers import Server, require
 
 pytest.register_assert_rewrite(
@@ -24,9 +25,13 @@ async def workshop(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncItera
         yield workshop
         await workshop.close()
         return
-    # Nothing that was answered is lost, whatever becomes of the server.
-    always = ("--appendfsync", "always")
-    with Server(require(kind), directory=tmp_path / "server", appendonly=True, arguments=always) as server:
+    if kind == "postgresql":
+        with PostgresServer() as database:
+            workshop = Workshop(database.url, tmp_path, database=database)
+            yield workshop
+            await workshop.close()
+        return
+    with Server(require(kind), directory=tmp_path / "server", appendonly=True) as server:
         workshop = Workshop(server.url, tmp_path, server)
         yield workshop
         server.start()  # where a test has killed it

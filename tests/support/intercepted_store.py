@@ -90,6 +90,7 @@ class InterceptedStore(MemoryStore):
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> list[Claim]:
         claims = await super().claim(
@@ -98,6 +99,7 @@ class InterceptedStore(MemoryStore):
             limit=limit + self.ahead,
             suspects=suspects,
             children=children,
+            constrained=constrained,
             wait=wait,
         )
         if claims:

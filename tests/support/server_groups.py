@@ -145,10 +145,13 @@ class Constellation:
 
 
 class Watched(Constellation):
-    """A primary, two replicas, and three sentinels."""
+    """A primary, two replicas or one, and three sentinels."""
 
-    def __init__(self, kind: str, directory: Path, network: Network | None = None) -> None:
+    def __init__(
+        self, kind: str, directory: Path, network: Network | None = None, *, replicas: int = 2
+    ) -> None:
         super().__init__(network)
+        self._replicas = replicas
         self._program = require(kind)
         self._directory = directory
         self.data: list[Server] = []
@@ -157,11 +160,11 @@ class Watched(Constellation):
     def start(self) -> None:
         first = self._add(self._make(self._program, self._directory / "first", QUICKLY))
         self.data.append(first)
-        for name in ("second", "third"):
+        for name in ("second", "third")[: self._replicas]:
             arguments = (*QUICKLY, "--replicaof", HOST, str(self.port_of(first)))
             replica = self._make(self._program, self._directory / name, arguments)
             self.data.append(self._add(replica))
-        _until(lambda: replicas_of(first) == 2, "the replicas follow")
+        _until(lambda: replicas_of(first) == self._replicas, "the replicas follow")
         for number in range(3):
             sentinel = Sentinel(
                 self._program,
@@ -217,9 +220,8 @@ class Watched(Constellation):
 
     def _are_acquainted(self) -> bool:
         """Only those who know the others and the replicas can agree on a failover."""
-        return all(
-            b"slaves=2,sentinels=3" in text_of(sentinel, "INFO", "sentinel") for sentinel in self.sentinels
-        )
+        others = b"slaves=%d,sentinels=3" % self._replicas
+        return all(others in text_of(sentinel, "INFO", "sentinel") for sentinel in self.sentinels)
 
 
 class Node(Server):
@@ -310,6 +312,14 @@ class Cluster(Constellation):
         number = self.servers.index(server)
         first, last = (SLOTS * each // self.primaries for each in (number, number + 1))
         return list(range(first, last))
+
+    def owners(self) -> list[Server]:
+        """Each node that owns slots, as the first node that answers sees it."""
+        asked = next(server for server in self.servers if server.running)
+        ranges = asked.command("CLUSTER", "SLOTS")
+        assert isinstance(ranges, list)
+        ports = {each[2][1] for each in ranges if isinstance(each, list) and isinstance(each[2], list)}
+        return [self.at(port) for port in ports if isinstance(port, int)]
 
     def owner_of(self, key: str) -> Server:
         return self.owner(self.slot_of(key))

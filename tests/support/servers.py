@@ -224,6 +224,9 @@ class Server:
             "dir": str(self.directory),
             "save": "",
             "appendonly": "yes" if self._appendonly else "no",
+            # Each answer is on disk before it is sent. With `everysec` a slow disk delays the writes
+            # themselves, and a killed server loses what it has answered.
+            "appendfsync": "always",
             "daemonize": "no",
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]

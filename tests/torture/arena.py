@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 from .facts import STORE, Recorder
 from .fleet import Fleet, Member, Role, briefly
 from .program import Program
-from .stores import Family, TortureStore
+from .stores import Disk, Family, TortureStore
 
 
 class Arena:
@@ -42,12 +42,15 @@ class Arena:
 
     @asynccontextmanager
     async def fault(
-        self, name: str, *targets: str, loses: bool = False, gentle: bool = False
+        self, name: str, *targets: str, loses: bool = False, gentle: bool = False, ahead: float = 0.0
     ) -> AsyncIterator[None]:
         """Write down when a fault begins and ends, and whom it hits; STORE: every process may notice. Because
-        of a `gentle` one, what has succeeded does not run again."""
+        of a `gentle` one, what has succeeded does not run again. `ahead`: seconds by which it sets the clock
+        of the store ahead."""
         run = self._recorder.new_run()
-        self._recorder.write("fault_begun", run=run, value=name, targets=targets, loses=loses, gentle=gentle)
+        self._recorder.write(
+            "fault_begun", run=run, value=name, targets=targets, loses=loses, gentle=gentle, ahead=ahead
+        )
         self.injected += 1
         try:
             yield
@@ -60,17 +63,42 @@ class Arena:
         return self.fault(name, STORE, loses=loses, gentle=gentle)
 
 
-#: For faults that only one family of stores can have.
+#: For faults that not all families of stores can have.
 REDIS: Final = frozenset[Family]({"redis"})
 SQLITE: Final = frozenset[Family]({"sqlite"})
+SENTINEL: Final = frozenset[Family]({"sentinel"})
+CLUSTER: Final = frozenset[Family]({"cluster"})
+POSTGRES: Final = frozenset[Family]({"postgres"})
+
+
+def _nothing() -> str:
+    return ""
 
 
 class Fault(NamedTuple):
     """A kind of fault. `inject` harms, and returns when all is as before. `proxied`: the fleet must reach the
-    store through the proxy. `persistent`: the server must keep what it holds over a restart."""
+    store through the proxy. `persistent`: the server must keep what it holds over a restart. `disk`: where
+    the file of SQLite must be. `clock`: the clocks of server and fleet can be set. `unprivileged`: the fleet
+    is not root. `missing`: says why this machine cannot have it; then it is left out. `workload`: the one
+    that has what it harms, if not all have."""
 
     name: str
     inject: Callable[[Arena], Awaitable[None]]
-    families: frozenset[Family] = REDIS | SQLITE
+    families: frozenset[Family] = REDIS | SQLITE | SENTINEL | CLUSTER | POSTGRES
     proxied: bool = False
     persistent: bool = True
+    disk: Disk = ""
+    clock: bool = False
+    unprivileged: bool = False
+    missing: Callable[[], str] = _nothing
+    workload: str = ""
+
+    @property
+    def needs(self) -> tuple[object, ...]:
+        """Faults with the same needs can be in one round."""
+        return self.proxied, self.persistent, self.disk, self.clock or self.unprivileged, self.workload
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether any round can have it."""
+        return self.needs == (False, True, "", False, "")

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import shutil
 import time
 import traceback
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager, suppress
 from pathlib import Path
 from random import Random
 from typing import Final
@@ -19,21 +20,28 @@ from headrace import App, BackendUnavailable, HeadraceError
 from .arena import Arena, Fault
 from .checker import Broken, broken_rules
 from .facts import Recorder, read_all
-from .fleet import Fleet, briefly, wait_until
+from .fleet import AS_NOBODY, Fleet, briefly, wait_until
 from .history import History
 from .program import Program
-from .residue import residue
+from .residue import residue, residue_of_postgres
+from .shops import OUTBOX_FILE
 from .stores import TortureStore, opened
+from .witness import testify
 
 #: Seconds until everything that was accepted must have come to an end, after the last fault.
-DRAINED: Final = 60.0
+DRAINED: Final = 150.0
 
 #: Seconds until producers must have ended: they wait for results.
-PRODUCED: Final = 75.0
+PRODUCED: Final = 150.0
+
+
+#: What is broken in a round that broke off.
+UNFINISHED: Final = "unfinished"
 
 
 class RoundPlan(msgspec.Struct, frozen=True):
-    """What one round does. `pause`: seconds of work before each fault and after the last."""
+    """What one round does. `pause`: seconds of work before each fault and after the last. `beside`: it runs
+    at the same time as the round before it."""
 
     store: str
     workload: str
@@ -43,7 +51,8 @@ class RoundPlan(msgspec.Struct, frozen=True):
     rate: float | None = None  # of each producer, if not as its workload says
     workers: int = 2
     producers: int = 3
-    pause: float = 1.5
+    pause: float = 1.2
+    beside: bool = False
 
     def __str__(self) -> str:
         names = " ".join(fault.name for fault in self.faults)
@@ -58,28 +67,45 @@ class RoundResult(msgspec.Struct):
     broken: list[Broken]
     seconds: float
 
+    @property
+    def is_unfinished(self) -> bool:
+        """Whether it broke off, by an error of the harness or of the store."""
+        return any(each.rule == UNFINISHED for each in self.broken)
+
 
 async def run_round(plan: RoundPlan, folder: Path, *, keep: bool = False) -> RoundResult:
     """Run it and check what happened. Its files are removed when all is well, unless they are to be kept."""
     began = time.monotonic()
+    shutil.rmtree(folder, ignore_errors=True)  # the logs of another round are none of this one
     logs = folder / "logs"
-    logs.mkdir(parents=True, exist_ok=True)
+    logs.mkdir(parents=True)
     recorder = Recorder(logs, "campaign")
-    proxied = any(fault.proxied for fault in plan.faults)
-    persistent = all(fault.persistent for fault in plan.faults)
     unfinished = ""
     try:
-        async with opened(plan.store, folder, proxied=proxied, persistent=persistent) as store:
+        async with _opened(plan, folder) as store:
             await _run(plan, store, logs, recorder)
     except Exception:
         unfinished = traceback.format_exc()
     history = History(read_all(logs), lease=plan.lease)
     # A round that broke off has much that is not at its end.
-    broken = [Broken("unfinished", "", unfinished)] if unfinished else broken_rules(history)
+    broken = [Broken(UNFINISHED, "", unfinished)] if unfinished else broken_rules(history)
     result = RoundResult(plan, history, broken, time.monotonic() - began)
     if not result.broken and not keep:
         shutil.rmtree(folder)
     return result
+
+
+def _opened(plan: RoundPlan, folder: Path) -> AbstractAsyncContextManager[TortureStore]:
+    """A store that has what the faults need."""
+    faults = plan.faults
+    return opened(
+        plan.store,
+        folder,
+        proxied=any(fault.proxied for fault in faults),
+        persistent=all(fault.persistent for fault in faults),
+        disk=next((fault.disk for fault in faults if fault.disk), ""),
+        clock=any(fault.clock for fault in faults),
+    )
 
 
 async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recorder) -> None:
@@ -91,8 +117,13 @@ async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recor
         rate=plan.rate,
         folder=logs,
         recorder=recorder,
+        durability=store.durability,
+        clock=store.clock,
+        own_clocks=store.family != "sqlite",
+        prefix=_prefix(plan),
     )
-    program = Program(store.direct_url, recorder, plan.seed, logs)
+    outbox = OUTBOX_FILE if plan.workload == "transactions" else ""
+    program = Program(store.direct_url, recorder, plan.seed, logs, durability=store.durability, outbox=outbox)
     app = program.app
     arena = Arena(program=program, fleet=fleet, store=store, random=Random(plan.seed), recorder=recorder)
     try:
@@ -103,6 +134,8 @@ async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recor
             await fleet.fill_up()
         await briefly(plan.pause)
         await _drain(app, fleet, recorder)
+        if plan.workload == "transactions":
+            testify(store, logs, recorder)
         for what in await _residue(app, store):
             recorder.write("left", value=what)
     finally:
@@ -111,12 +144,17 @@ async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recor
             await app.close()
 
 
+def _prefix(plan: RoundPlan) -> tuple[str, ...]:
+    """How the fleet is started: not as root where a fault needs that."""
+    return AS_NOBODY if os.geteuid() == 0 and any(fault.unprivileged for fault in plan.faults) else ()
+
+
 async def _drain(app: App, fleet: Fleet, recorder: Recorder) -> None:
     """Let everything come to its end, stop the workers, and write down what is left."""
-    await _end_schedules(app, recorder)
+    await end_schedules(app, recorder)
     steps: list[tuple[str, Callable[[], Awaitable[None]]]] = [
         ("producers run on", lambda: fleet.stop_producers(PRODUCED)),
-        ("the store is not drained", lambda: wait_until(lambda: _is_drained(app), timeout=DRAINED)),
+        ("the store is not drained", lambda: wait_until(lambda: is_drained(app), timeout=DRAINED)),
         ("workers run on", fleet.stop_workers),
     ]
     for failing, step in steps:
@@ -125,8 +163,8 @@ async def _drain(app: App, fleet: Fleet, recorder: Recorder) -> None:
         except AssertionError as error:
             recorder.write("left", value=f"{failing}: {error}")
     recorder.write("drained")
-    await _note_the_dead(app, recorder)
-    for what in await _left(app):
+    await note_the_dead(app, recorder)
+    for what in await left_over(app):
         recorder.write("left", value=what)
     for worker in await app.admin.workers():
         if worker.pid in fleet.stopped:  # one that was killed is listed for a minute
@@ -135,25 +173,27 @@ async def _drain(app: App, fleet: Fleet, recorder: Recorder) -> None:
 
 async def _residue(app: App, store: TortureStore) -> list[str]:
     """What the server still holds when the dead letters are gone too."""
-    if store.family != "redis":
+    if store.family == "sqlite":
         return []
     for queue in await app.admin.queues():
         await app.admin.discard(queue=queue.name)
     topics = await app.admin.topics()
     for topic in topics:
         await app.admin.discard(topic=topic.name)
+    if store.family == "postgres":
+        return await asyncio.to_thread(residue_of_postgres, store.postgres)
     events = sum(topic.length for topic in topics)
-    return await asyncio.to_thread(residue, store.server, events=events)
+    return await asyncio.to_thread(residue, store.servers, events=events)
 
 
-async def _is_drained(app: App) -> bool:
+async def is_drained(app: App) -> bool:
     try:
-        return not await _left(app)
+        return not await left_over(app)
     except BackendUnavailable:
         return False  # it comes back
 
 
-async def _left(app: App) -> list[str]:
+async def left_over(app: App) -> list[str]:
     """What has not come to its end, in words. Dead letters have."""
     left = [
         f"queue {queue.name}: {queue.queued} queued, {queue.running} running, {queue.scheduled} scheduled, "
@@ -169,10 +209,16 @@ async def _left(app: App) -> list[str]:
             for group in topic.groups
             if group.lag or group.running or group.retrying or group.scheduled
         ]
-    return left
+    outboxes = await app.admin.outboxes()
+    left += [f"outbox {each.name}: {each.waiting} waiting" for each in outboxes if each.waiting]
+    return left + [
+        f"limit {limit.name}: {limit.running} running, {limit.waiting} waiting"
+        for limit in await app.admin.limits()
+        if limit.running or limit.waiting
+    ]
 
 
-async def _end_schedules(app: App, recorder: Recorder) -> None:
+async def end_schedules(app: App, recorder: Recorder) -> None:
     """Pause them all, and write down for which time each last enqueued a job."""
     names = [schedule.name for schedule in await app.schedules.list()]
     for name in names:
@@ -183,14 +229,19 @@ async def _end_schedules(app: App, recorder: Recorder) -> None:
             recorder.write("schedule", value=short, due=schedule.last_at.timestamp())
 
 
-async def _note_the_dead(app: App, recorder: Recorder) -> None:
+async def note_the_dead(app: App, recorder: Recorder) -> list[str]:
+    """Write down every dead letter. Gives the ids."""
     cursor: str | None = None
+    ids: list[str] = []
     while True:
         page = await app.admin.dead(cursor=cursor, limit=500)
         for letter in page:
-            recorder.write(
-                "dead", job=letter.id, group=letter.group or "", value=f"{letter.reason}: {letter.error}"
-            )
+            # An event that feeds a job dies in the group `feeder`, or the job does. Its id then ends with the
+            # name of the task.
+            id, fed, _ = letter.id.partition(":")
+            group = "feed" if fed or letter.group == "feeder" else letter.group or ""
+            recorder.write("dead", job=id, group=group, value=f"{letter.reason}: {letter.error}")
+        ids += [letter.id for letter in page]
         cursor = page.cursor
         if cursor is None:
-            return
+            return ids

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from typing import Literal
 
 import msgspec
+
+#: Facts of a file. Then a log goes on in the next one, so that a long run can remove what was read.
+FACTS_OF_A_FILE = 50_000
 
 #: What a fact says:
 #:
@@ -59,11 +64,12 @@ class Plan(msgspec.Struct, frozen=True, omit_defaults=True):
 
     topic: str = ""  # of an event
     task: str = ""  # of a job
-    key: str = ""  # of an event: its ordering key
-    position: int = 0  # of an event: its place among those of its key
+    key: str = ""  # its ordering key
+    position: int = 0  # its place among those of its key
+    limit: str = ""  # of a job: what it counts for while it runs
+    most: int = 0  # how many may run at once that count for the same
     delay: float = 0.0  # seconds before which it must not run
     attempts: int = 1  # how many runs may fail or crash: the first and the retries of its policy
-    timeout: float = 0.0  # seconds after which a run is interrupted, which is a failure
     fails: int = 0  # how many runs fail on purpose
     unique: str = ""  # of a job: its unique key
     may_crash: bool = False  # it takes its process down on purpose
@@ -95,6 +101,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     loses: bool = False  # of a fault: what the store held may be gone
     gentle: bool = False  # of a fault: what has succeeded does not run again because of it
     due: float = 0.0  # of a schedule: seconds since 1970
+    ahead: float = 0.0  # of a fault: seconds by which it sets the clock of the store ahead
+    deadline: float = 0.0  # of a run: when its timeout interrupts it, on the monotonic clock
 
 
 #: The target of a fault that hits the store, or the way to it: every process may notice.
@@ -114,7 +122,9 @@ class Recorder:
         self.process = process
         self._folder = folder
         self._seq = count(1)
-        self._files: dict[int, int] = {}  # of each pid: a child has its own
+        self._written = count()
+        self._files: dict[tuple[int, int], int] = {}  # by pid, since a child has its own, and number
+        self._opening = threading.Lock()
 
     def write(
         self,
@@ -132,12 +142,16 @@ class Recorder:
         loses: bool = False,
         gentle: bool = False,
         due: float = 0.0,
+        ahead: float = 0.0,
+        deadline: float = 0.0,
+        at: float = 0.0,
     ) -> None:
+        """Write a fact of now, or of the time `at` on the monotonic clock."""
         if self._folder is None:
             return
         fact = Fact(
             kind=kind,
-            at=time.monotonic(),
+            at=at or time.monotonic(),
             wall=time.time(),
             process=self.process,
             seq=next(self._seq),
@@ -154,6 +168,8 @@ class Recorder:
             loses=loses,
             gentle=gentle,
             due=due,
+            ahead=ahead,
+            deadline=deadline,
         )
         os.write(self._file(self._folder), _encoder.encode(fact) + b"\n")
 
@@ -162,29 +178,48 @@ class Recorder:
         return f"{self.process}/{os.getpid()}/{next(self._seq)}"
 
     def _file(self, folder: Path) -> int:
-        pid = os.getpid()
-        file = self._files.get(pid)
-        if file is None:
-            path = folder / f"{self.process}-{pid}.jsonl"
-            file = self._files[pid] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
-        return file
+        pid, number = os.getpid(), next(self._written) // FACTS_OF_A_FILE
+        file = self._files.get((pid, number))
+        return self._open(folder, pid, number) if file is None else file
+
+    def _open(self, folder: Path, pid: int, number: int) -> int:
+        """The file before the last is closed: another thread may still write to the last one."""
+        with self._opening:
+            if (pid, number) not in self._files:
+                path = folder / f"{self.process}-{pid}-{number}.jsonl"
+                self._files[pid, number] = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
+            spent = self._files.pop((pid, number - 2), None)
+            if spent is not None:
+                os.close(spent)
+            return self._files[pid, number]
 
 
 class LogReader:
-    """Reads what was added to the logs of a folder since it last looked."""
+    """Reads what was added to the logs of a folder since it last looked. If it `removes`, files to which
+    nothing will be added any more are removed after they are read."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, removes: bool = False) -> None:
         self._folder = folder
+        self._removes = removes
         self._read: dict[Path, int] = {}
 
     def new(self) -> Iterator[Fact]:
         for path in sorted(self._folder.glob("*.jsonl")):
-            with path.open("rb") as file:
+            spent = self._removes and _later(path, 2).exists()
+            with suppress(FileNotFoundError), path.open("rb") as file:  # another reader may remove it
                 file.seek(self._read.get(path, 0))
                 whole, end, _ = file.read().rpartition(b"\n")
-            self._read[path] = self._read.get(path, 0) + len(whole) + len(end)
-            for line in whole.splitlines():
-                yield _decoder.decode(line)
+                self._read[path] = self._read.get(path, 0) + len(whole) + len(end)
+                yield from map(_decoder.decode, whole.splitlines())
+            if spent:
+                path.unlink()
+                del self._read[path]
+
+
+def _later(path: Path, files: int) -> Path:
+    """The file with which the same log goes on so many files later."""
+    name, _, number = path.stem.rpartition("-")
+    return path.with_name(f"{name}-{int(number) + files}{path.suffix}")
 
 
 def read_all(folder: Path) -> list[Fact]:

@@ -9,30 +9,47 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import count
 from pathlib import Path
 from typing import Final, Literal
 
 from tests.integration.support.resp import Cutter, words_of
 from tests.support.listener import Listener
+from tests.support.postgres_server import USER, PostgresServer, nobodys_folder
+from tests.support.postgres_server import programs as postgres_programs
+from tests.support.server_groups import MASTER, Cluster, Watched, follows
 from tests.support.servers import HOST, Server, ServerError, available
-from tests.support.waiting import wait_until
+from tests.support.stepped_clock import MISSING as CLOCK_MISSING
+from tests.support.stepped_clock import SteppedClock
+from tests.support.waiting import wait_until, wait_until_sync
 
 from .facts import LogReader, Recorder
-from .program import FOLDER, NAME, RATE, SEED, STOP, URL
+from .program import DURABILITY, FOLDER, NAME, RATE, SEED, STOP, URL, Durability
 
 __all__ = [
+    "CLOCK_MISSING",
     "HOST",
+    "MASTER",
+    "USER",
+    "Cluster",
     "Cutter",
     "Fleet",
     "Listener",
     "Member",
+    "PostgresServer",
     "Role",
     "Server",
     "ServerError",
+    "SteppedClock",
+    "Watched",
     "available",
+    "children_of",
+    "follows",
+    "nobodys_folder",
+    "postgres_programs",
     "wait_until",
+    "wait_until_sync",
     "words_of",
 ]
 
@@ -40,8 +57,14 @@ ROOT: Final = Path(__file__).parents[2]
 
 Role = Literal["worker", "producer"]
 
-#: Seconds within which a process must be ready for work.
-READY: Final = 60.0
+#: Starts a program as a user that limits hold for, and who may read and write the files of root.
+AS_NOBODY: Final = (
+    *("setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"),
+    *("--inh-caps=-all,+dac_override", "--ambient-caps=+dac_override", "--bounding-set=-all,+dac_override"),
+)
+
+#: Seconds within which a process must be ready for work, also on a machine that is very busy.
+READY: Final = 240.0
 
 #: Seconds that running jobs have after SIGTERM: a few take longer, and are handed back. Then the worker ends.
 GRACE: Final = 1.0
@@ -51,11 +74,19 @@ ENDS: Final = 40.0
 class Member:
     """One worker or producer. Its name is never used again."""
 
-    def __init__(self, name: str, role: Role, process: subprocess.Popen[bytes], output: Path) -> None:
+    def __init__(
+        self,
+        name: str,
+        role: Role,
+        process: subprocess.Popen[bytes],
+        output: Path,
+        clock: SteppedClock | None = None,
+    ) -> None:
         self.name = name
         self.role = role
         self.pid = process.pid
         self.output = output
+        self.clock = clock  #: its own, or that of all where the store has none
         self._process = process
 
     @property
@@ -72,11 +103,7 @@ class Member:
 
     def children(self) -> list[int]:
         """The child processes of a worker, by pid."""
-        found: list[int] = []
-        for path in Path(f"/proc/{self.pid}/task").glob("*/children"):
-            with contextlib.suppress(OSError):
-                found += map(int, path.read_text().split())
-        return found
+        return children_of(self.pid)
 
     @property
     def stands_still(self) -> bool:
@@ -89,7 +116,9 @@ class Member:
 
 
 class Fleet:
-    """The processes of one round. `url` is how they reach the store."""
+    """The processes of one round. `url` is how they reach the store. `workload` is the name of a file in
+    `workloads/`, or the whole name of a module. `clock`: one that can be set, for all of them, or beside
+    which each has its own. `prefix`: the words that start them as another user."""
 
     def __init__(
         self,
@@ -102,16 +131,31 @@ class Fleet:
         folder: Path,
         recorder: Recorder,
         concurrency: int = 30,
+        environment: Mapping[str, str] | None = None,
+        durability: Durability = "default",
+        clock: SteppedClock | None = None,
+        own_clocks: bool = False,
+        prefix: tuple[str, ...] = (),
     ) -> None:
         self.folder = folder
         self.lease = lease
         self.members: list[Member] = []
         self.stopped: set[int] = set()  #: the pids of those that ended in good order
-        self._workload = workload
+        self._workload = workload if "." in workload else f"tests.torture.workloads.{workload}"
         self._recorder = recorder
         self._concurrency = concurrency
         self._numbers = count(1)
-        self._environment = {**os.environ, URL: url, FOLDER: str(folder), SEED: seed}
+        self._environment = {
+            **os.environ,
+            URL: url,
+            FOLDER: str(folder),
+            SEED: seed,
+            DURABILITY: durability,
+            **(environment or {}),
+        }
+        self._clock = clock
+        self._own_clocks = own_clocks
+        self._prefix = prefix
         self._environment.pop("PYTHONDONTWRITEBYTECODE", None)
         if rate is not None:
             self._environment[RATE] = str(rate)
@@ -123,6 +167,12 @@ class Fleet:
     def of(self, role: Role) -> list[Member]:
         """Those that run."""
         return [member for member in self.members if member.role == role and not member.ended]
+
+    async def start_worker(self, environment: Mapping[str, str]) -> Member:
+        """One more worker than are wanted. Waits until it works, or has ended."""
+        member = self._start("worker", environment)
+        await self.until(lambda: member.name in self._working() or member.ended, READY)
+        return member
 
     async def start(self, *, workers: int, producers: int) -> None:
         self._wanted = {"worker": workers, "producer": producers}
@@ -148,8 +198,6 @@ class Fleet:
         for member in [member for member in self.members if member.ended]:
             self._recorder_of(member).write("gone", value=str(member.exit_code))
             self.members.remove(member)
-            if member.exit_code == 0:
-                self.stopped.add(member.pid)
 
     async def stop_producers(self, timeout: float) -> None:
         self._wanted["producer"] = 0
@@ -159,9 +207,11 @@ class Fleet:
 
     async def stop_workers(self) -> None:
         self._wanted["worker"] = 0
-        for member in self.of("worker"):
+        workers = self.of("worker")
+        for member in workers:
             member.send(signal.SIGTERM)
         await self.until(lambda: not self.of("worker"), ENDS)
+        self.stopped |= {member.pid for member in workers if member.exit_code == 0}
         self.note_the_gone()
 
     async def until(self, condition: Callable[[], object], timeout: float) -> None:
@@ -177,27 +227,29 @@ class Fleet:
                     os.kill(pid, signal.SIGKILL)
             member._process.wait(10)
 
-    def _start(self, role: Role) -> Member:
+    def _start(self, role: Role, environment: Mapping[str, str] | None = None) -> Member:
         number = next(self._numbers)
         name = f"{role}-{number}"
         output = self.folder / f"{name}.txt"
+        clock = self._clock.another(name) if self._clock and self._own_clocks else self._clock
+        times = clock.environment if clock else {}
         with output.open("wb") as sink:
             process = subprocess.Popen(
-                self._command(role),
+                [*self._prefix, *self._command(role)],
                 cwd=ROOT,
-                env={**self._environment, NAME: name},
+                env={**self._environment, **times, **(environment or {}), NAME: name},
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
             )
-        member = Member(name, role, process, output)
+        member = Member(name, role, process, output, clock)
         self.members.append(member)
         return member
 
     def _command(self, role: Role) -> list[str]:
         if role == "producer":
             return [sys.executable, "-m", "tests.torture.produce", self._workload]
-        target = f"tests.torture.workloads.{self._workload}:app"
+        target = f"{self._workload}:app"
         options = ["--lease", str(self.lease), "--grace", str(GRACE), "--concurrency", str(self._concurrency)]
         return [sys.executable, "-m", "headrace", "worker", target, "--log-level", "warning", *options]
 
@@ -215,6 +267,14 @@ class Fleet:
             for member in self.members
         ]
         return "\n".join(tails)
+
+
+def children_of(pid: int) -> list[int]:
+    found: list[int] = []
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            found += map(int, path.read_text().split())
+    return found
 
 
 async def briefly(seconds: float) -> None:

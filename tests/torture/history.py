@@ -11,13 +11,15 @@ import msgspec
 
 from .facts import STORE, WORKERS, Fact, Plan
 
+#: Seconds by which a timeout may be early: event loops round the times of their timers.
+EARLY = 0.02
+
 
 class RunSpan(msgspec.Struct, eq=False):
     """A run of a message in one group; jobs have the group `""`."""
 
     started: Fact
     ended: Fact | None = None
-    timeout: float = 0.0
 
     @property
     def process(self) -> str:
@@ -37,12 +39,17 @@ class RunSpan(msgspec.Struct, eq=False):
         return self.ended is not None and self.ended.value == "ok"
 
     @property
-    def failed(self) -> bool:
-        """Whether it failed as planned, or was interrupted by its timeout."""
-        if self.ended is None:
+    def may_have_overrun(self) -> bool:
+        """Whether its timeout may have interrupted it. A worker that stops may have done so in the same
+        moment."""
+        if self.ended is None or self.ended.value != "interrupted":
             return False
-        overran = self.timeout and self.end - self.begin >= self.timeout
-        return self.ended.value == "failed" or (self.ended.value == "interrupted" and bool(overran))
+        return 0.0 < self.started.deadline <= self.end + EARLY
+
+    @property
+    def failed(self) -> bool:
+        """Whether it failed as planned, or may have been interrupted by its timeout."""
+        return (self.ended is not None and self.ended.value == "failed") or self.may_have_overrun
 
 
 class MessageStory(msgspec.Struct, eq=False):
@@ -64,6 +71,12 @@ class MessageStory(msgspec.Struct, eq=False):
     @property
     def plan(self) -> Plan:
         return self.invoked.plan or Plan() if self.invoked else Plan()
+
+    @property
+    def sent_at(self) -> float:
+        """When it was sent, at the earliest. A job of a schedule is invoked by its own first run, so it may
+        have been in the store since the beginning."""
+        return self.invoked.at if self.invoked and not self.plan.schedule else 0.0
 
     @property
     def is_promised(self) -> bool:
@@ -92,6 +105,7 @@ class FaultSpan(msgspec.Struct, frozen=True):
     targets: frozenset[str]
     loses: bool
     gentle: bool
+    ahead: float = 0.0  # seconds by which it sets the clock of the store ahead
 
     def hits(self, process: str) -> bool:
         return STORE in self.targets or self.hits_process(process)
@@ -105,11 +119,13 @@ class FaultSpan(msgspec.Struct, frozen=True):
 
 
 class History:
-    """The facts of one round. `lease` is that of its workers, in seconds."""
+    """The facts of one round. `lease` is that of its workers, in seconds. `since`: messages that ended before
+    this time are left out, as in a part of a long history."""
 
-    def __init__(self, facts: Iterable[Fact], *, lease: float) -> None:
+    def __init__(self, facts: Iterable[Fact], *, lease: float, since: float = 0.0) -> None:
         self.facts = sorted(facts, key=lambda fact: fact.at)
         self.lease = lease
+        self.since = since
         self.messages: dict[str, MessageStory] = {}
         self.groups: dict[str, set[str]] = defaultdict(set)  # of each topic
         self.replayed: list[Fact] = []
@@ -177,7 +193,7 @@ class History:
             case "invoked" | "accepted" | "refused" | "uncertain" | "cancelled" | "expired":
                 setattr(story, fact.kind, fact)
             case "started":
-                span = self._runs[fact.run] = RunSpan(fact, timeout=story.plan.timeout)
+                span = self._runs[fact.run] = RunSpan(fact)
                 story.runs.setdefault(fact.group, []).append(span)
             case "ended" if fact.run in self._runs:
                 self._runs[fact.run].ended = fact
@@ -190,4 +206,5 @@ class History:
 
 
 def _span(begun: Fact, end: float) -> FaultSpan:
-    return FaultSpan(begun.value, begun.at, end, frozenset(begun.targets), begun.loses, begun.gentle)
+    targets = frozenset(begun.targets)
+    return FaultSpan(begun.value, begun.at, end, targets, begun.loses, begun.gentle, begun.ahead)

@@ -9,7 +9,7 @@ from .program import Program
 
 
 def main(workload: str) -> None:
-    module = importlib.import_module(f"tests.torture.workloads.{workload}")
+    module = importlib.import_module(workload)
     program: Program = module.program
     program.recorder.write("working")
     module.produce(program)

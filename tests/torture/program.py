@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from random import Random
-from typing import Any, Final
+from typing import Any, Final, Literal, cast
 
 from headrace import (
     App,
@@ -39,18 +39,30 @@ from .facts import Plan, Recorder
 #: The environment of a program: the URL of its store, the folder of the logs, its own name, and the seed.
 URL, FOLDER, NAME, SEED = "TORTURE_URL", "TORTURE_FOLDER", "TORTURE_NAME", "TORTURE_SEED"
 
+#: The durability level of its app, if not the default.
+DURABILITY = "TORTURE_DURABILITY"
+
 #: How many messages a producer sends in a second, if not as many as its workload says.
 RATE = "TORTURE_RATE"
 
+#: Seconds for which results and records of ended jobs are kept, if not as long as by default.
+RESULT_TTL = "TORTURE_RESULT_TTL"
+
+#: Seconds after which runs of tasks with a short timeout are interrupted, if not as their workload says. It
+#: counts before the run says that it began: on a busy machine it must be much longer than that takes.
+TIMEOUT = "TORTURE_TIMEOUT"
+
 #: A file in the folder of the logs: producers end when it is there.
 STOP = "stop"
+
+Durability = Literal["default", "relaxed", "replicated", "fsync"]
 
 #: Seconds for which a producer waits for a result.
 RESULT_TIMEOUT: Final = 60.0
 
 
 #: The errors with which runs fail as planned: by the handler, by a timeout, or because their child is gone.
-EXPECTED: Final = ("PlannedFailure", "TimeoutError", "ChildDied")
+EXPECTED: Final = ("PlannedFailure", "RetryLater", "TimeoutError", "ChildDied")
 
 
 class PlannedFailure(Exception):
@@ -86,10 +98,30 @@ class Program:
     """One process of a workload: its app, its log, and its random choices."""
 
     def __init__(
-        self, url: str, recorder: Recorder, seed: str, folder: Path | None, *, rate: float = 0.0
+        self,
+        url: str,
+        recorder: Recorder,
+        seed: str,
+        folder: Path | None,
+        *,
+        rate: float = 0.0,
+        durability: Durability = "default",
+        outbox: str = "",
     ) -> None:
         self.recorder = recorder
-        self.app = App(url)
+        self.url = url
+        self.is_postgres = url.startswith("postgresql:")
+        #: The parts of a stream that is divided; PostgreSQL has no parts.
+        self.partitions = None if self.is_postgres else 3
+        #: The file of the producers' own transactions, if they have any. With PostgreSQL they need none:
+        #: their tables are in the store's database.
+        self.outbox = (folder or Path()) / outbox
+        self.app = App(
+            url,
+            durability=durability,
+            result_ttl=float(os.environ.get(RESULT_TTL, 3600)),
+            outbox=f"sqlite:///{self.outbox}" if outbox and not self.is_postgres else None,
+        )
         self.shared = Random(seed)  #: chooses alike in every process: for declarations
         self.own = Random(f"{seed} {recorder.process}")  #: for what this process does alone
         self.rate = float(os.environ.get(RATE, rate))
@@ -99,13 +131,14 @@ class Program:
         self._listen()
 
     @classmethod
-    def from_environment(cls, *, rate: float) -> Program:
-        """A producer sends `rate` messages in a second. Without an environment, as when a test imports a
-        workload, nothing is recorded and nothing is shared."""
+    def from_environment(cls, *, rate: float, outbox: str = "") -> Program:
+        """A producer sends `rate` messages in a second. `outbox` is a file in the folder of the logs. Without
+        an environment, as when a test imports a workload, nothing is recorded and nothing is shared."""
         folder = Path(os.environ[FOLDER]) if FOLDER in os.environ else None
         recorder = Recorder(folder, os.environ.get(NAME, "nobody"))
         url, seed = os.environ.get(URL, "memory://"), os.environ.get(SEED, "0")
-        return cls(url, recorder, seed, folder, rate=rate)
+        durability = cast("Durability", os.environ.get(DURABILITY, "default"))
+        return cls(url, recorder, seed, folder, rate=rate, durability=durability, outbox=outbox)
 
     @property
     def stopped(self) -> bool:
@@ -117,17 +150,22 @@ class Program:
     # --- in handlers -------------------------------------------------------------------------------------
 
     @contextmanager
-    def running(
-        self, message: str, *, group: str = "", id: str = "", overruns: bool = False
-    ) -> Iterator[int]:
-        """Around the work of a handler: writes down that it began and how it ended. Gives the attempt. A run
-        that `overruns` its timeout is interrupted as planned. A batch has no current job: it gives the `id`.
-        """
+    def running(self, message: str, *, group: str = "", id: str = "") -> Iterator[int]:
+        """Around the work of a handler: writes down that it began and how it ended. Gives the attempt. A
+        batch has no current job: it gives the `id`."""
         run, recorder = self.recorder.new_run(), self.recorder
         attempt = 0 if id else current_job().attempt
         job = id or current_job().id
-        recorder.write("started", message=message, job=job, run=run, group=group, attempt=attempt)
-        how = "failed" if overruns else "interrupted"
+        recorder.write(
+            "started",
+            message=message,
+            job=job,
+            run=run,
+            group=group,
+            attempt=attempt,
+            deadline=0.0 if id else _deadline(),
+        )
+        how = ""
         try:
             yield attempt
             how = "ok"
@@ -141,6 +179,8 @@ class Program:
             how = f"error: {error!r}"
             raise
         finally:
+            # By its timeout, a cancellation, or a worker that stops.
+            how = how or "interrupted"
             recorder.write("ended", message=message, job=job, run=run, group=group, value=how)
 
     # --- in producers ------------------------------------------------------------------------------------
@@ -210,3 +250,9 @@ class Program:
         @self.app.on(signals.LeaseLost)
         def lost(signal: signals.LeaseLost) -> None:
             self.recorder.write("lost", job=signal.id)
+
+
+def _deadline() -> float:
+    """When the timeout of the current job interrupts it, on the monotonic clock; 0: it has none."""
+    deadline = current_job().deadline
+    return 0.0 if deadline is None else time.monotonic() + deadline.timestamp() - time.time()

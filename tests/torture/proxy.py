@@ -1,4 +1,4 @@
-"""A proxy that understands the protocol of Redis, between the fleet and its server.
+"""A proxy that understands the protocol of Redis or of PostgreSQL, between the fleet and its server.
 
 It passes everything on until a fault says otherwise. A request and its reply belong together, also when
 several requests are under way on one connection: so a fault can lose one reply, or answer in place of the
@@ -15,22 +15,23 @@ from collections.abc import Callable
 from types import TracebackType
 from typing import Final
 
-from .fleet import HOST, Cutter, Listener, words_of
+from .dialogues import Dialogue
+from .fleet import HOST, Listener
 
 #: Bytes read at once.
 PIECE: Final = 1 << 16
 
 #: What becomes of a request. None: it passes. LOSE: its reply is lost, with the connection. Other bytes: it
-#: does not reach the server, and this is its reply.
+#: does not reach the server, and this error is its reply.
 LOSE: Final = b""
 Verdict = bytes | None
 Judge = Callable[[list[bytes]], Verdict]
 
 
 class FaultyProxy:
-    """Harms connections on request."""
+    """Harms connections on request. `dialogue` knows the protocol of the server."""
 
-    def __init__(self, server_port: int) -> None:
+    def __init__(self, server_port: int, dialogue: Callable[[], Dialogue]) -> None:
         self.delay = 0.0  #: seconds by which each piece is late
         self.piece = PIECE  #: bytes passed on at once
         self.judge: Judge | None = None
@@ -38,12 +39,13 @@ class FaultyProxy:
         self.refuses = False  #: whether new connections are closed at once
         self._connections: set[Connection] = set()
         self._server_port = server_port
+        self._dialogue = dialogue
         self._listener: Listener | None = None
 
     @property
-    def url(self) -> str:
+    def port(self) -> int:
         assert self._listener is not None
-        return f"redis://{HOST}:{self._listener.port}/0"
+        return self._listener.port
 
     def swallow_standing(self) -> None:
         """Half-open: the connections that stand pass nothing on any more, and do not end."""
@@ -76,7 +78,7 @@ class FaultyProxy:
         if self.refuses:
             return
         server_reader, server_writer = await asyncio.open_connection(HOST, self._server_port)
-        connection = Connection(self, writer, server_writer)
+        connection = Connection(self, self._dialogue(), writer, server_writer)
         self._connections.add(connection)
         ways = [
             asyncio.ensure_future(connection.forward(reader)),
@@ -97,32 +99,34 @@ class Connection:
     """One connection through the proxy."""
 
     def __init__(
-        self, proxy: FaultyProxy, client: asyncio.StreamWriter, server: asyncio.StreamWriter
+        self,
+        proxy: FaultyProxy,
+        dialogue: Dialogue,
+        client: asyncio.StreamWriter,
+        server: asyncio.StreamWriter,
     ) -> None:
         self.swallows = False
         self._proxy = proxy
+        self._dialogue = dialogue
         self._client = client
         self._server = server
-        self._requests = Cutter()
-        self._replies = Cutter()
         self._verdicts: deque[Verdict] = deque()  # of requests without a reply, in their order
-        self._listens = False  # subscribed: what comes from the server answers nothing
+        self._one_at_a_time = {client: asyncio.Lock(), server: asyncio.Lock()}
 
     async def forward(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(PIECE):
-            for request in self._requests.feed(data):
-                verdict = self._judged(words_of(request))
-                if verdict:
+            for request in self._dialogue.requests(data):
+                if request.answered and self._judged(request.words):
                     await self._answer_in_turn()
                 else:
-                    await self._pass_on(request, self._server)
+                    await self._pass_on(request.data, self._server)
 
     async def back(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(PIECE):
-            for reply in self._replies.feed(data):
-                if self._verdicts and self._verdicts.popleft() == LOSE:
+            for reply in self._dialogue.replies(data):
+                if reply.answers and self._verdicts and self._verdicts.popleft() == LOSE:
                     return
-                await self._pass_on(reply, self._client)
+                await self._pass_on(reply.data, self._client)
                 await self._answer_in_turn()
 
     def reset(self) -> None:
@@ -134,9 +138,6 @@ class Connection:
             end.transport.abort()
 
     def _judged(self, words: list[bytes]) -> Verdict:
-        self._listens = self._listens or words[0].upper().endswith(b"SUBSCRIBE")
-        if self._listens:
-            return None
         verdict = self._proxy.judge(words) if self._proxy.judge else None
         self._verdicts.append(verdict)
         return verdict
@@ -144,21 +145,24 @@ class Connection:
     async def _answer_in_turn(self) -> None:
         """Answer in place of the server, as soon as the replies before have passed."""
         while self._verdicts and self._verdicts[0]:
-            answer = self._verdicts.popleft()
-            assert answer is not None
-            await self._pass_on(answer, self._client)
+            error = self._verdicts.popleft()
+            assert error is not None
+            await self._pass_on(self._dialogue.error(error), self._client)
 
     async def _pass_on(self, data: bytes, writer: asyncio.StreamWriter) -> None:
-        proxy = self._proxy
-        if self.swallows or proxy.swallows:
-            return
-        if proxy.piece == PIECE and not proxy.delay:
-            writer.write(data)
-            await writer.drain()
-            return
-        for start in range(0, len(data), proxy.piece):
-            if proxy.delay:
-                await asyncio.sleep(proxy.delay)
-            writer.write(data[start : start + proxy.piece])
-            await writer.drain()
-            await asyncio.sleep(0)  # else the pieces would go together
+        # Both ways write to the client: one waits until all pieces of the other have gone.
+        async with self._one_at_a_time[writer]:
+            proxy = self._proxy
+            if self.swallows or proxy.swallows:
+                return
+            start = 0
+            while start < len(data):
+                if proxy.delay:
+                    await asyncio.sleep(proxy.delay)
+                # When the fault ends, the rest goes at once.
+                end = len(data) if proxy.piece == PIECE else start + proxy.piece
+                writer.write(data[start:end])
+                await writer.drain()
+                start = end
+                if start < len(data):
+                    await asyncio.sleep(0)  # else the pieces would go together

@@ -38,16 +38,17 @@ class Story:
         group: str = "",
         attempt: int = 1,
         job: str | None = None,
+        deadline: float = 0.0,
     ) -> Story:
         run = f"{process}/{len(self.facts)}"
         named = {"message": message, "run": run, "group": group}
         job = f"job-{message}" if job is None else job
-        self.add(begin, "started", process, attempt=attempt, job=job, **named)
+        self.add(begin, "started", process, attempt=attempt, job=job, deadline=deadline, **named)
         if end is not None:
             self.add(end, "ended", process, value=how, **named)
         return self
 
-    def fault(self, begin: float, end: float, *targets: str, name: str = "kill", **kind: bool) -> Story:
+    def fault(self, begin: float, end: float, *targets: str, name: str = "kill", **kind: float) -> Story:
         run = f"fault-{len(self.facts)}"
         self.add(begin, "fault_begun", "campaign", run=run, value=name, targets=targets, **kind)
         return self.add(end, "fault_ended", "campaign", run=run, value=name)
@@ -70,6 +71,15 @@ def events() -> Story:
         story.sent(1.0 + position, name, topic="orders", key="k", position=position)
         for group in groups:
             story.ran(2.0 + position, 2.5 + position, message=name, group=group)
+    return story
+
+
+def limited(*spans: tuple[float, float], most: int = 2) -> Story:
+    """Jobs that count for one limit, each on a worker of its own."""
+    story = Story()
+    for number, span in enumerate(spans):
+        name, process = f"limited-{number}", f"worker-{number}"
+        story.sent(1.0, name, limit="three", most=most).ran(*span, message=name, process=process)
     return story
 
 
@@ -108,7 +118,21 @@ GOOD: dict[str, Story] = {
     .sent(1.0, attempts=1, fails=1)
     .ran(2.0, 2.1, "failed")
     .add(2.2, "dead", message="a", value="exhausted"),
+    "failed, and held meanwhile by a worker whose loop is blocked": Story()
+    .sent(1.0, attempts=3, fails=1)
+    .fault(1.5, 4.0, name="loop-blocked-2-leases")
+    .ran(2.0, 2.1, "failed")
+    .ran(4.5, 4.6, process="worker-2", attempt=3),
+    "interrupted by its timeout, and is dead": Story()
+    .sent(1.0, attempts=1, fails=1)
+    .fault(1.9, 4.0, "worker-1", name="worker-terminated", gentle=True)
+    .ran(2.0, 2.79, "interrupted", deadline=2.79)
+    .add(2.8, "dead", message="a", value="exhausted"),
     "delayed": Story().sent(1.0, delay=2.0).ran(3.2, 3.3),
+    "delayed, and the clock was set ahead": Story()
+    .sent(1.0, delay=60.0)
+    .fault(2.0, 4.0, name="clock", ahead=60.0)
+    .ran(2.5, 2.6),
     "cancelled before it ran": Story().sent(1.0).add(1.5, "cancelled", "producer-1", message="a"),
     "refused": Story()
     .add(1.0, "invoked", "producer-1", message="a", plan=Plan())
@@ -129,6 +153,16 @@ GOOD: dict[str, Story] = {
     .fault(8.0, 8.5, "worker-1")
     .add(8.1, "gone", "worker-1", value="-9"),
     "events": events(),
+    "as many at once as the limit allows": limited((2.0, 3.0), (2.5, 3.5), (3.1, 4.0), (3.6, 4.5)),
+    "one that lost its lease beside others": limited((2.0, 9.0), (4.0, 5.0), (4.1, 5.0)).fault(
+        2.5, 8.0, "worker-0", name="worker-paused"
+    ),
+    "jobs of a key": Story()
+    .sent(1.0, "a", task="charge", key="k", position=1, fails=1, attempts=2)
+    .sent(1.1, "b", task="charge", key="k", position=2)
+    .ran(2.0, 2.1, "failed")
+    .ran(2.2, 2.3, attempt=2)
+    .ran(2.4, 2.5, message="b"),
     "dead beside a poison job, that took three workers with it": Story()
     .sent(1.0)
     .fault(1.5, 9.0, "workers", name="poison")
@@ -146,6 +180,11 @@ GOOD: dict[str, Story] = {
     .sent(1.0)
     .ran(2.0, 3.0, "interrupted")
     .fault(2.5, 3.0, "worker-1", gentle=True)
+    .ran(4.0, 5.0, process="worker-2"),
+    "a thread that ends after the grace of its worker": Story()
+    .sent(1.0)
+    .fault(2.0, 3.2, "worker-1", name="worker-terminated", gentle=True)
+    .ran(1.5, 3.1)
     .ran(4.0, 5.0, process="worker-2"),
     "an outage explains a stall": Story()
     .sent(1.0)
@@ -190,6 +229,19 @@ BROKEN: list[tuple[str, Story]] = [
         .sent(3.0, "e0", topic="orders", key="k", position=-1)
         .ran(6.0, 6.1, message="e0", group="ordered-x"),
     ),
+    (
+        "order_kept",
+        Story()
+        .sent(1.0, "a", task="charge", key="k", position=1)
+        .sent(1.1, "b", task="charge", key="k", position=2)
+        .ran(2.0, 2.5, message="b")
+        .ran(2.6, 3.0),
+    ),
+    ("counted_runs_within_limits", limited((2.0, 3.0), (2.5, 3.5), (2.9, 4.0))),
+    (
+        "counted_runs_within_limits",
+        limited((2.0, 3.0), (9.0, 9.9), (9.1, 9.2), most=1).fault(2.5, 3.0, STORE),
+    ),
     ("every_group_sees_every_event", events().add(0.0, "group", group="late", value="orders")),
     ("readers_are_woken", good().add(19.0, "unread", "producer-1", message="a")),
     ("nobody_ends_unasked", good().add(9.0, "gone", "worker-1", value="1")),
@@ -204,6 +256,10 @@ BROKEN: list[tuple[str, Story]] = [
         .ran(4.0, 5.0, process="worker-2", attempt=2),
     ),
     ("attempts_count_up", Story().sent(1.0).ran(2.0, 3.0, attempt=2)),
+    (
+        "attempts_count_up",
+        Story().sent(1.0, attempts=2).ran(2.0, 2.8, "interrupted", deadline=2.8).ran(4.0, 5.0),
+    ),
     ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "failed").ran(3.0, 4.0)),
     ("attempts_count_up", Story().sent(1.0, attempts=3).ran(2.0, 2.1, "snoozed").ran(3.0, 4.0, attempt=2)),
     ("no_strange_errors", good().add(2.5, "strange", message="a", value="AttributeError: when")),
@@ -215,6 +271,14 @@ BROKEN: list[tuple[str, Story]] = [
     ),
     ("dead_for_a_reason", Story().sent(1.0).add(2.0, "dead", message="a", value="exhausted")),
     ("dead_for_a_reason", Story().sent(1.0).ran(2.0).add(4.0, "dead", message="a", value="crashed")),
+    (
+        "dead_for_a_reason",
+        Story()
+        .sent(1.0, attempts=1, fails=1)
+        .fault(1.9, 4.0, "worker-1", name="worker-terminated", gentle=True)
+        .ran(2.0, 2.5, "interrupted", deadline=2.8)
+        .add(2.6, "dead", message="a", value="exhausted"),
+    ),
     (
         "unique_is_unique",
         Story()

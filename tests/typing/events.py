@@ -14,6 +14,7 @@ from headrace import (
     Depends,
     Duplicate,
     Event,
+    Job,
     Published,
     Refused,
     RetryPolicy,
@@ -32,7 +33,9 @@ class BillSent(msgspec.Struct):
 
 
 app = App("memory://")
-orders = app.topic("orders", OrderPlaced, retention=timedelta(days=7), max_length=1000, partitions=8)
+orders = app.topic(
+    "orders", OrderPlaced, retention=timedelta(days=7), max_length=1000, overflow="refuse", partitions=8
+)
 anything = app.topic("anything")
 every_shop = app.topics("orders.*", OrderPlaced)
 
@@ -61,6 +64,7 @@ async def audit(delivery: Delivery[OrderPlaced]) -> None:
     await delivery.ack()
     await delivery.reject("why")
     await delivery.retry(5)
+    await delivery.retry(timedelta(seconds=5), reason="busy")
     await delivery.reject()  # type: ignore[call-arg]  # pyright: ignore[reportCallIssue]
 
 
@@ -99,12 +103,36 @@ async def check_what_a_handler_is_afterwards() -> None:
     await bill(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
+@app.topic("bills", BillSent, schema_version=2).upcast(from_version=1)
+def newer_bill(payload: dict[str, int]) -> dict[str, int]:
+    return payload
+
+
+@orders.subscribe(group="archive", schema_versions=range(1, 3))
+async def archive(event: OrderPlaced) -> None: ...
+
+
+async def check_pulling() -> None:
+    async with orders.consume(group="audit", ack="manual", start="new") as deliveries:
+        async for delivery in deliveries:
+            assert_type(delivery, Delivery[OrderPlaced])
+            await delivery.ack()
+    orders.consume(group="audit", ack="never")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+def check_short_forms() -> None:
+    assert_type(orders.sync.publish(OrderPlaced(7), key="a"), str)
+    assert_type(orders.sync.publish_many([OrderPlaced(7)]), list[Published | Duplicate | Refused])
+    orders.sync.publish(BillSent(7))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
 async def check_publishing() -> None:
     assert_type(await orders.publish(OrderPlaced(7)), str)
     await orders.publish(OrderPlaced(7), key="a", headers={"a": "b"}, delay=timedelta(seconds=5), expires=60)
     await orders.publish(BillSent(7))  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     await orders.publish(OrderPlaced(7), headers={"a": 1})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
     await orders.publish(OrderPlaced(7), at="tomorrow")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await orders.publish(OrderPlaced(7), occurred_at=datetime.now(UTC), content_type="application/json")
     await anything.publish({"any": "thing"})
     outcomes = await orders.publish_many([OrderPlaced(1), orders.message(OrderPlaced(2), key="a")])
     assert_type(outcomes, list[Published | Duplicate | Refused])
@@ -140,3 +168,13 @@ def check_feeding() -> None:
 def died(signal: signals.EventDied) -> None:
     assert_type(signal.topic, str)
     assert_type(signal.group, str)
+
+
+async def check_transactions(connection: object) -> None:
+    job = await app.enqueue(send_mail.call(OrderPlaced(7)), transaction=connection)
+    assert_type(job, Job[None])
+    assert_type(app.sync.enqueue(send_mail.call(OrderPlaced(7)), transaction=connection), Job[None])
+    assert_type(await send_mail.with_(transaction=connection).enqueue(OrderPlaced(7)), Job[None])
+    await orders.publish(OrderPlaced(7), key="customer-3", transaction=connection)
+    await orders.publish("wrong", transaction=connection)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    app.sync.publish(orders, OrderPlaced(7), transaction=connection)

@@ -10,8 +10,11 @@ from collections.abc import Awaitable
 from datetime import UTC, datetime, timedelta
 from typing import Any, assert_type
 
+import msgspec
+
 from headrace import (
     App,
+    BatchResult,
     Call,
     DeadLetter,
     Job,
@@ -30,6 +33,11 @@ from headrace import (
 app = App("memory://", result_ttl=timedelta(hours=1), retry=RetryPolicy.none())
 assert_type(app.queue("reports", partitions=8), Queue)
 assert_type(app.queue("reports").partitions, int | None)
+app.queue("mails", slots=20, on_dead="report", retry=RetryPolicy.none(), dead_retention=60.0, dead_limit=10)
+app.queue("mails", slots="20")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.queue("mails", on_dead=3)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+app.worker(queues={"mails": 20, "reports": None})
+app.worker(queues={"mails": "20"})  # type: ignore[dict-item]  # pyright: ignore[reportArgumentType]
 app.queue("reports", partitions="8")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
 
 
@@ -179,17 +187,104 @@ async def middleware(run: Run, call_next: Any) -> object:
 @app.on(signals.JobDied)
 def mourn(signal: signals.JobDied) -> None:
     assert_type(signal.error, str)
+    assert_type(signal.dead_letter, DeadLetter)
+    assert_type(signal.dead_letter.payload, bytes)
 
 
 @app.on(signals.JobDied)
 async def mourn_slowly(signal: signals.JobDied) -> None: ...
 
 
-def check_decorated_functions_keep_their_types() -> None:
-    died = signals.JobDied("id", "task", "queue", attempt=1, reason="exhausted", error_type="E", error="no")
+def check_decorated_functions_keep_their_types(died: signals.JobDied) -> None:
     mourn(died)
     waiting: Awaitable[None] = mourn_slowly(died)
     del waiting
+
+
+class Document(msgspec.Struct):
+    number: int
+
+
+@app.task(batch=100, batch_wait=0.05)
+async def index(documents: list[Document]) -> list[int]:
+    return []
+
+
+@app.task(batch=100, queue="index")
+def index_quietly(documents: list[Document]) -> None: ...
+
+
+@app.task(batch=100)
+async def index_partly(documents: list[Document]) -> BatchResult:
+    return BatchResult()
+
+
+async def check_batch_tasks() -> None:
+    assert_type(await index.enqueue(Document(1)), Job[int])
+    assert_type(await index_quietly.enqueue(Document(1)), Job[None])
+    assert_type(await index_partly.with_(delay=1).enqueue(Document(1)), Job[None])
+    await index.enqueue([Document(1)])  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    await app.enqueue_many([index.call(Document(1)), index_quietly.call(Document(2))])
+
+
+async def check_many_results(jobs: list[Job[int]]) -> None:
+    assert_type(await app.results(jobs), list[int])
+    assert_type(await app.results(jobs, 5), list[int])
+    assert_type(await app.results(jobs, timeout=5, return_exceptions=True), list[int | BaseException])
+    assert_type(app.sync.results(jobs, timeout=5), list[int])
+
+
+def check_short_forms(job: Job[str]) -> None:
+    assert_type(add.sync.enqueue(1, 2), Job[int])
+    assert_type(add.with_(delay=1).sync.enqueue(1, 2), Job[int])
+    add.sync.enqueue("x", 2)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    assert_type(job.sync.result(timeout=10), str)
+    assert_type(job.sync.wait(), JobStatus)
+    assert_type(job.sync.status(), JobStatus)
+    assert_type(job.sync.info(), JobInfo)
+    assert_type(job.sync.cancel(), bool)
+
+
+async def check_tasks_by_name() -> None:
+    send = app.remote("billing.send", queue="billing")
+    assert_type(await send.enqueue(7, to="a"), Job[Any])
+    assert_type(await send.with_(unique_key="a").enqueue(7), Job[Any])
+    assert_type(send.sync.enqueue(7), Job[Any])
+
+
+@app.task(version=2)
+async def greet(first: str, last: str) -> None: ...
+
+
+@greet.upcast(from_version=1)
+def split_name(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[list[Any], dict[str, Any]]:
+    return args[0].split(" "), kwargs
+
+
+async def check_schedules_that_are_replaced() -> None:
+    at = datetime(2030, 1, 1, tzinfo=UTC)
+    info = await app.schedules.put("a", add.call(1, 2), every=60, starts=at, ends=at, limit=5)
+    assert_type(info, ScheduleInfo)
+    assert_type(info.limit, int | None)
+    assert_type(info.starts, datetime | None)
+    app.sync.schedules.put("a", add.call(1, 2), cron="@daily", limit=5)
+    await app.schedules.put("a", add.call(1, 2), every=60, starts="x")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+
+
+class Point:
+    def __init__(self, x: int) -> None:
+        self.x = x
+
+
+App("memory://", validate=False, encoders={Point: (lambda point: point.x, Point)})
+
+
+def check_retry_policies() -> None:
+    assert_type(RetryPolicy.exponential(3), RetryPolicy)
+    RetryPolicy.exponential(3, 1.0, 60, 1.5, timedelta(seconds=1), OSError, [KeyError])
+    RetryPolicy.fixed(3, 1, on=(OSError, ValueError), give_up_on=KeyError)
+    RetryPolicy.fixed(3, 1, on="OSError")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
+    RetryPolicy.fixed(3, 1, on=[int])  # type: ignore[list-item]  # pyright: ignore[reportArgumentType]
 
 
 def check_current_job() -> None:
@@ -197,3 +292,4 @@ def check_current_job() -> None:
     assert_type(run.id, str)
     assert_type(run.deadline, datetime | None)
     assert_type(run.cancelled, bool)
+    assert_type(run.payload, bytes)

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from headrace.admin import Admin
-from headrace.jobs.schedules import Schedules
+from headrace.jobs.scheduling.schedules import Schedules
 from headrace.sync import SyncAdmin, SyncSchedules
 
 SCRIPT = Path(__file__).parents[2] / "scripts/generate-sync"

@@ -42,6 +42,8 @@ FOR_CHECKERS = {
     "Job": headrace.Job,
     "Run": headrace.Run,
     "Subscription": Subscription,
+    "SyncJob": headrace.jobs.SyncJob,
+    "Topic": headrace.Topic,
 }
 
 #: A run is the engine's own; this is what middleware may use of it.

@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.store import (
     CLAIM_BYTES,
+    CRASH_LIMIT,
     KEPT_MINUTES,
     MINUTE,
     WORKER_TTL_US,
@@ -34,6 +35,7 @@ from headrace.store import (
 
 from .group import GroupState
 from .messages import CHILD, FIRST_PRIORITY, RETURNED, SUSPECT, Surroundings, passed_in
+from .outbox import OutboxState
 from .stream import StreamState
 from .topic import TopicState
 
@@ -67,6 +69,7 @@ class StoreState:
     ) -> None:
         self.streams: dict[Stream, StreamState] = {}
         self.workers: dict[str, SeenWorker] = {}
+        self.outboxes: dict[Stream, OutboxState] = {}  # an outbox stays when its group is removed
         self._traffic: dict[int, dict[Stream, TrafficCount]] = {}  # by minute
         # One counter for all, so that a group that is removed and joined again gives out no token twice.
         self._around = Surroundings(count(1), announce, ended)
@@ -112,7 +115,7 @@ class StoreState:
 
     def remove(self, stream: Stream) -> bool:
         found = self.streams.get(stream)
-        if found is None or (stream.kind != "group" and found.in_use):
+        if found is None or (stream.kind != "group" and (found.in_use or self._forwards(stream))):
             return False
         del self.streams[stream]
         if not isinstance(found, GroupState):
@@ -123,6 +126,10 @@ class StoreState:
         del found.topic.groups[stream.group]
         found.leave()
         return True
+
+    def _forwards(self, stream: Stream) -> bool:
+        outbox = self.outboxes.get(stream)
+        return outbox is not None and bool(outbox.entries)
 
     # --- the path of a message ---------------------------------------------------------------------------
 
@@ -167,10 +174,13 @@ class StoreState:
         states = [self.find(stream) for stream in streams]
         return any(state.is_overdue(now_us) or state.is_ahead(now_us) for state in states)
 
-    def reclaim(self, streams: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
+    def reclaim(
+        self, streams: Sequence[Stream], limit: int, now_us: int, crash_limits: Mapping[Stream, int]
+    ) -> Reclaimed:
         recovered: list[Recovery] = []
         for stream in streams:
-            recovered += self.find(stream).recover(limit - len(recovered), now_us)
+            most = crash_limits.get(stream, CRASH_LIMIT)
+            recovered += self.find(stream).recover(limit - len(recovered), now_us, most)
         return Reclaimed(tuple(recovered), self.needs_reclaim(streams, now_us))
 
     def next_due(self, streams: Sequence[Stream]) -> tuple[int, StreamState] | None:

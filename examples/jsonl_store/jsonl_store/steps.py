@@ -20,10 +20,13 @@ from headrace.store import (
     Done,
     Expired,
     JobLog,
+    JobStatus,
     KeptTopics,
     Outcome,
+    OutgoingBatch,
     Promoted,
     Reclaimed,
+    Refusal,
     Released,
     Renewal,
     ReplayAnswer,
@@ -39,8 +42,10 @@ from headrace.store import (
     TrafficCount,
     Verdict,
     WorkerInfo,
+    encode_outgoing,
 )
 
+from .outbox import OutboxState
 from .state import ClaimLimits, StoreState
 
 T = TypeVar("T")
@@ -85,12 +90,13 @@ class Settled(msgspec.Struct, frozen=True):
 
     held: Held
     by_kind: OutcomeByKind
+    forwards: list[bytes] = []
 
     @classmethod
     def by(cls, settlement: Settlement) -> Settled:
         outcome = settlement.outcome
         by_kind = cast(OutcomeByKind, {type(outcome).__name__.lower(): outcome})
-        return cls(Held.by(settlement.claim), by_kind)
+        return cls(Held.by(settlement.claim), by_kind, list(map(encode_outgoing, settlement.forwards)))
 
     @property
     def outcome(self) -> Outcome:
@@ -154,7 +160,11 @@ class Settle(Step[list[Verdict]], frozen=True):
 
     def _settle(self, settled: Settled, state: StoreState, now_us: int) -> Verdict:
         held = settled.held
-        return state.find(held.stream).settle(held.id, held.token, settled.outcome, now_us)
+        verdict = state.find(held.stream).settle(held.id, held.token, settled.outcome, now_us)
+        if settled.forwards and verdict is Verdict.KEPT:
+            outbox = state.outboxes.setdefault(held.stream, OutboxState(held.stream))
+            outbox.entries += [(now_us, content) for content in settled.forwards]
+        return verdict
 
 
 class ReportProgress(Step[None], frozen=True):
@@ -177,6 +187,48 @@ class Renew(Step[list[Renewal]], frozen=True):
         return [state.find(held.stream).renew(held.token, now_us) for held in self.claims]
 
 
+class TakeOutgoing(Step[list[OutgoingBatch]], frozen=True):
+    streams: list[Stream]
+    relay: str
+    limit: int
+    hold_us: int
+    epoch: str
+
+    def apply(self, state: StoreState, now_us: int) -> list[OutgoingBatch]:
+        return [
+            outbox.take(self.relay, self.limit, self.hold_us, self.epoch, now_us)
+            for outbox in self._free(state, now_us)
+        ]
+
+    def is_idle(self, state: StoreState, now_us: int) -> bool:
+        return not self._free(state, now_us)
+
+    def _free(self, state: StoreState, now_us: int) -> list[OutboxState]:
+        outboxes = [state.outboxes[stream] for stream in self.streams if stream in state.outboxes]
+        return [outbox for outbox in outboxes if outbox.is_free(self.relay, self.hold_us, now_us)]
+
+
+class HandOn(Step[None], frozen=True):
+    stream: Stream
+    producer: str
+    number: int
+    kept: list[int]
+
+    def apply(self, state: StoreState, now_us: int) -> None:
+        if self.stream in state.outboxes:
+            state.outboxes[self.stream].hand_on(self.producer, self.number, self.kept)
+
+
+class Bury(Step[None], frozen=True):
+    stream: Stream
+    refusals: list[Refusal]
+
+    def apply(self, state: StoreState, now_us: int) -> None:
+        stream = state.make(self.stream)
+        for each in self.refusals:
+            stream.bury(each.message, each.reason, each.failure, now_us)
+
+
 # --- upkeep -------------------------------------------------------------------------------------------------
 
 
@@ -184,12 +236,13 @@ class Reclaim(Step[Reclaimed], frozen=True):
     streams: list[Stream]
     limit: int
     restart: bool
+    crash_limits: list[tuple[Stream, int]] = []
 
     def apply(self, state: StoreState, now_us: int) -> Reclaimed:
         if self.restart:
             for stream in self.streams:
                 state.make(stream).restart_leases(now_us)
-        return state.reclaim(self.streams, self.limit, now_us)
+        return state.reclaim(self.streams, self.limit, now_us, dict(self.crash_limits))
 
     def is_idle(self, state: StoreState, now_us: int) -> bool:
         return not self.restart and not state.needs_reclaim(self.streams, now_us)
@@ -331,6 +384,25 @@ class Discard(Step[int], frozen=True):
         return sum(stream.discard(id) for id in self.ids)
 
 
+class Clean(Step[int], frozen=True):
+    stream: Stream
+    ids: list[str]
+    status: JobStatus
+    ttl_us: int
+
+    def apply(self, state: StoreState, now_us: int) -> int:
+        stream = state.find(self.stream)
+        return sum(stream.clean(id, self.status, self.ttl_us, now_us) for id in self.ids)
+
+
+class ReleaseKey(Step[bool], frozen=True):
+    stream: Stream
+    key: str
+
+    def apply(self, state: StoreState, now_us: int) -> bool:
+        return state.find(self.stream).release_key(self.key, now_us)
+
+
 class RunNow(Step[bool], frozen=True):
     stream: Stream
     id: str
@@ -352,9 +424,10 @@ class Rewrite(Step[bool], frozen=True):
 
 AnyStep = (
     (DeclareStream | RemoveStream | Append | ClaimMessages | Settle | ReportProgress | Renew)
+    | (TakeOutgoing | HandOn | Bury)
     | (Reclaim | Promote | Prune | Beat | Leave | CountTraffic)
     | (SwapSchedule | DeclareTopic | Join | Reset | KeepTopics)
-    | (Pause | Cancel | Purge | Replay | Discard | RunNow | Rewrite)
+    | (Pause | Cancel | Purge | Replay | Discard | Clean | ReleaseKey | RunNow | Rewrite)
 )
 
 

@@ -6,10 +6,11 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from itertools import count
+from itertools import count, islice
 from os import PathLike
 from pathlib import Path
 from time import monotonic
+from types import MappingProxyType
 from typing import TypeVar
 
 import msgspec
@@ -25,6 +26,7 @@ from headrace.store import (
     ControlMessage,
     ControlState,
     Counts,
+    DeadAge,
     DeadFilter,
     DeadLetter,
     Finding,
@@ -32,11 +34,14 @@ from headrace.store import (
     KeptTopics,
     LeaseKeeper,
     Level,
+    OutboxRecord,
+    OutgoingBatch,
     Page,
     Promoted,
     Reading,
     Reclaimed,
     Record,
+    Refusal,
     Renewal,
     ReplayAnswer,
     Report,
@@ -56,6 +61,7 @@ from headrace.store import (
     Verdict,
     Wanted,
     WorkerInfo,
+    new_id,
 )
 
 from . import steps
@@ -169,6 +175,7 @@ class JsonlStore(Store):
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,  # there are no messages with constraints
         wait: float,
     ) -> list[Claim]:
         limits = ClaimLimits(next(self._turns), limit, suspects, limit if children is None else children)
@@ -193,6 +200,22 @@ class JsonlStore(Store):
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         return self._make(steps.Settle([steps.Settled.by(each) for each in settlements]))
 
+    async def take_outgoing(
+        self, streams: Sequence[Stream], *, relay: str, limit: int, hold_us: int
+    ) -> list[OutgoingBatch]:
+        return self._make(steps.TakeOutgoing(list(streams), relay, limit, hold_us, new_id()))
+
+    async def hand_on(self, batch: OutgoingBatch, *, kept: Sequence[int] = ()) -> None:
+        if batch.origin is not None:
+            self._make(steps.HandOn(batch.origin, batch.producer, batch.number, list(kept)))
+
+    async def outboxes(self) -> list[OutboxRecord]:
+        with self._state() as (state, now_us):
+            return [outbox.record(now_us) for outbox in state.outboxes.values() if outbox.entries]
+
+    async def bury(self, stream: Stream, refusals: Sequence[Refusal]) -> None:
+        self._make(steps.Bury(stream, list(refusals)))
+
     async def report_progress(self, reports: Sequence[Report]) -> None:
         self._make(steps.ReportProgress([steps.Reported.by(each) for each in reports]))
 
@@ -202,11 +225,17 @@ class JsonlStore(Store):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self,
+        streams: Sequence[Stream],
+        *,
+        limit: int,
+        every_us: int = 0,
+        after_outage: bool = False,
+        crash_limits: Mapping[Stream, int] = MappingProxyType({}),
     ) -> Reclaimed:
         stepped_us = self._watch.step_us(self._clock.now_us(), self._clock.elapsed_us())
         restart = after_outage or stepped_us != 0
-        reclaimed = self._make(steps.Reclaim(list(streams), limit, restart))
+        reclaimed = self._make(steps.Reclaim(list(streams), limit, restart, list(crash_limits.items())))
         return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
@@ -377,11 +406,22 @@ class JsonlStore(Store):
         with self._state() as (state, _):
             return page_of_dead(state.find(stream), only, cursor, limit)
 
+    async def oldest_dead(self, stream: Stream, *, limit: int) -> list[DeadAge]:
+        with self._state() as (state, now_us):
+            dead = state.find(stream).dead
+            return [DeadAge(id, now_us - dead[id].since_us) for id in islice(dead, limit)]
+
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         return self._make(steps.Replay(stream, list(ids)))
 
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
         return self._make(steps.Discard(stream, list(ids)))
+
+    async def clean(self, stream: Stream, ids: Sequence[str], *, status: JobStatus, ttl_us: int) -> int:
+        return self._make(steps.Clean(stream, list(ids), status, ttl_us))
+
+    async def release_key(self, stream: Stream, key: str) -> bool:
+        return self._make(steps.ReleaseKey(stream, key))
 
     async def run_now(self, stream: Stream, id: str) -> bool:
         return self._make(steps.RunNow(stream, id))

@@ -8,8 +8,6 @@ import msgspec
 
 from headrace.store import (
     BRIEF_TTL_US,
-    CRASH_LIMIT,
-    CRASHED,
     EXPIRED_TTL_US,
     FRESH,
     PRODUCER_TTL_US,
@@ -23,6 +21,7 @@ from headrace.store import (
     DeadReason,
     Done,
     Expired,
+    Failure,
     JobLog,
     JobStatus,
     LeaseNotice,
@@ -38,6 +37,8 @@ from headrace.store import (
     Snoozed,
     TrailEntry,
     Verdict,
+    crash_failure,
+    refuse_if_overtaken,
 )
 
 from .entry import EndRecord, Entry, KeyHolder, LastBatch
@@ -62,25 +63,52 @@ class StreamState(Messages):
     def append(self, batch: Batch, now_us: int) -> list[Answer]:
         self.established = True
         last = self.producers.get(batch.producer)
-        if last and last.number == batch.number and last.until_us > now_us:
-            return last.answers
+        if last and last.until_us > now_us:
+            refuse_if_overtaken(batch, last.number)
+            if last.number == batch.number:
+                return last.answers
         answers = [self._append(message, batch.limit, now_us) for message in batch.messages]
         self.producers[batch.producer] = LastBatch(batch.number, answers, now_us + PRODUCER_TTL_US)
         return answers
 
     def _append(self, message: Message, limit: int | None, now_us: int) -> Answer:
         id, key = message.id, message.unique.key if message.unique else ""
-        if known := self.holder(id, key, now_us):
+        replaces = message.on_duplicate == "replace"
+        if known := self.holder(id, "" if replaces else key, now_us):
             return Answer(known, "duplicate")
-        expired = self._expired_owner(key, now_us)
+        replaced = self._replaceable(key, now_us) if replaces else None
+        leaving = replaced or self._expired_owner(key, now_us)
         if limit is not None:
-            makes_room = expired is not None and expired.status is not JobStatus.RETRYING
+            makes_room = leaving is not None and leaving.status is not JobStatus.RETRYING
             if self.in_lanes() + self.waiting(JobStatus.SCHEDULED) - makes_room >= limit:
                 return Answer(id, "full")
+        if replaced is not None:
+            return self._replace(replaced, message, now_us)
         if message.unique:
             self._take_key(message.unique, id, message.expired_ttl_us, now_us)
         self._add(message, now_us)
         return Answer(id)
+
+    def _replaceable(self, key: str, now_us: int) -> Entry | None:
+        """The entry that waits and holds this key."""
+        entry = self.entries.get(self.owner(key, now_us) or "")
+        if entry is None or entry.status in (JobStatus.RUNNING, JobStatus.DEAD):
+            return None
+        unique = entry.message.unique
+        return entry if unique is not None and unique.key == key else None
+
+    def _replace(self, replaced: Entry, message: Message, now_us: int) -> Answer:
+        self._take_out(replaced)
+        del self.entries[replaced.id]
+        if not message.fresh:
+            number, until_us = next(self.around.numbers), now_us + message.expired_ttl_us
+            self.end_records[message.id] = EndRecord(
+                *(message.id, message.task, number, JobStatus.CANCELLED, now_us, until_us, None, "", FRESH)
+            )
+        if message.unique:
+            self._take_key(message.unique, replaced.id, message.expired_ttl_us, now_us)
+        self._add(msgspec.structs.replace(message, id=replaced.id), now_us)
+        return Answer(replaced.id, "replaced")
 
     def _add(self, message: Message, now_us: int) -> None:
         entry = Entry(message, next(self.around.numbers), JobStatus.QUEUED, now_us)
@@ -200,21 +228,21 @@ class StreamState(Messages):
         first = next(iter(self.running.values()), None)
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
-    def recover(self, limit: int, now_us: int) -> list[Recovery]:
+    def recover(self, limit: int, now_us: int, crash_limit: int) -> list[Recovery]:
         if self.is_ahead(now_us):
             self.restart_leases(now_us)
         since_us = now_us - self.lease.at(now_us)
         first = islice(self.running.values(), limit)
         overdue = list(takewhile(lambda entry: entry.leased_us <= since_us, first))
-        return [self._recover(entry, now_us) for entry in overdue]
+        return [self._recover(entry, now_us, crash_limit) for entry in overdue]
 
-    def _recover(self, entry: Entry, now_us: int) -> Recovery:
+    def _recover(self, entry: Entry, now_us: int, crash_limit: int) -> Recovery:
         del self.running[entry.token]
         state = entry.state.crashed(TrailEntry(now_us, "crashed", entry.worker)).logged(entry.log)
         if entry.cancelled_for_us is not None:
             self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)
-        elif state.crashes >= CRASH_LIMIT:
-            self._bury(entry, state, DeadReason.CRASHED, CRASHED, now_us)
+        elif state.crashes >= crash_limit:
+            self._bury(entry, state, DeadReason.CRASHED, crash_failure(state.crashes), now_us)
         else:
             entry.state = state
             self._queue(entry, now_us, returned=True)
@@ -293,11 +321,44 @@ class StreamState(Messages):
         self._enter(entry, now_us)
         return ReplayAnswer.REPLAYED
 
+    def bury(self, message: Message, reason: DeadReason, failure: Failure, now_us: int) -> None:
+        """Add a message that was never queued to the dead letters."""
+        self.established = True
+        if self.find(message.id, now_us) is None:
+            entry = Entry(message, next(self.around.numbers), JobStatus.DEAD, now_us)
+            self.entries[message.id] = entry
+            self._bury(entry, FRESH, reason, failure, now_us)
+
     def discard(self, id: str) -> bool:
         if self.dead.pop(id, None) is None:
             return False
         del self.entries[id]
         return True
+
+    def clean(self, id: str, status: JobStatus, ttl_us: int, now_us: int) -> bool:
+        """Remove a message if it is in this state."""
+        if status is JobStatus.DEAD:
+            return self.discard(id)
+        if status.over:
+            record = self.end_record(id, now_us)
+            if record is None or record.status is not status:
+                return False
+            del self.end_records[id]
+            return True
+        entry = self.entries.get(id)
+        if entry is None or entry.status is not status:
+            return False
+        if status is JobStatus.RUNNING:
+            del self.running[entry.token]
+        else:
+            self._take_out(entry)
+        self._end(entry, JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED, ttl_us, now_us)
+        return True
+
+    def release_key(self, key: str, now_us: int) -> bool:
+        held = self.key_holder(key, now_us) is not None
+        self.keys.pop(key, None)
+        return held
 
     def run_now(self, id: str, now_us: int) -> bool:
         entry = self.entries.get(id)

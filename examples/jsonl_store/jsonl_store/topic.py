@@ -21,6 +21,7 @@ from headrace.store import (
     Stream,
     TopicRules,
     UnknownEvent,
+    room_in_log,
 )
 
 from .entry import EndRecord, Entry
@@ -141,9 +142,20 @@ class TopicState(StreamState):
         return self.key_holder(key, now_us)
 
     def append(self, batch: Batch, now_us: int) -> list[Answer]:
-        answers = super().append(msgspec.structs.replace(batch, limit=None), now_us)
+        if batch.limit is not None:
+            self.trim(TRIMMED_BESIDE, now_us)
+        answers = super().append(batch, now_us)
         self.trim(len(answers) + TRIMMED_BESIDE, now_us)
         return answers
+
+    def _append(self, message: Message, limit: int | None, now_us: int) -> Answer:
+        key = message.unique.key if message.unique else ""
+        if limit is not None and not self.holder(message.id, key, now_us) and not self._room(limit, now_us):
+            return Answer(message.id, "full")
+        return super()._append(message, None, now_us)
+
+    def _room(self, limit: int, now_us: int) -> int:
+        return room_in_log(limit, self.log.first, self.log.last, self.groups.values(), now_us)
 
     def _add(self, message: Message, now_us: int) -> None:
         # A unique key belongs to the topic, not to its groups, and there all have the same priority.

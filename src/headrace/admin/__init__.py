@@ -3,7 +3,9 @@
 from .admin import Admin
 from .contents import Contents, EventInfo
 from .dead_letters import Replayed
-from .info import GroupInfo, QueueInfo, TopicInfo, Traffic
+from .info import GroupInfo, QueueInfo, SealInfo, TopicInfo, Traffic
+from .limits import LimitInfo
+from .outboxes import OutboxInfo
 from .repeatable import Counted
 from .tail import Tail
 
@@ -13,8 +15,11 @@ __all__ = [
     "Counted",
     "EventInfo",
     "GroupInfo",
+    "LimitInfo",
+    "OutboxInfo",
     "QueueInfo",
     "Replayed",
+    "SealInfo",
     "Tail",
     "TopicInfo",
     "Traffic",

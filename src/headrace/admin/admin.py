@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any
 
 from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
+from headrace.core.limits.paused_tasks import is_resumed
 from headrace.core.messages.message import (
     Envelope,
     Stream,
@@ -16,8 +17,9 @@ from headrace.core.messages.message import (
     group_stream,
 )
 from headrace.core.messages.outcome import DeadReason
+from headrace.core.outbox.database import OutboxDatabase
 from headrace.core.records.findings import Finding
-from headrace.core.records.job_info import JobInfo, job_info, newest_first
+from headrace.core.records.job_info import JobInfo, job_info, listed_info, newest_first
 from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import KEPT_MINUTES
 from headrace.core.rules.layout import checked_partitions
@@ -25,16 +27,32 @@ from headrace.core.runtime.clock import microseconds
 from headrace.core.topics.start import StartAt, start_of
 from headrace.core.values.codec import AppCodec
 from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.values.durations import Duration, seconds
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.registry import Registry
 from headrace.engine.streams import StreamRouter
 
+from .cleaning import Cleaning, cleanable_states
 from .contents import Contents, contents_of
 from .dead_letters import DeadLetterVerbs, Replayed, chosen_letters, dead_filter, listed
 from .doctor import Doctor
-from .info import QueueInfo, TopicInfo, Traffic, all_queues, no_such_group, topic_info, traffic_of
+from .info import (
+    QueueInfo,
+    SealInfo,
+    TopicInfo,
+    Traffic,
+    all_queues,
+    no_such_group,
+    seal_info,
+    topic_info,
+    traffic_of,
+)
+from .job_listing import JobListing
+from .limits import LimitInfo, LimitOverride, limit_info, no_such_limit
+from .outboxes import OutboxInfo, OutboxReader
+from .pausing import PauseChange
 from .place import Place, checked_place
 from .repeatable import Counted
 from .steering import Steering
@@ -45,7 +63,11 @@ EditEnvelope = Callable[[str, Envelope, Sequence[Any], Mapping[str, Any]], Envel
 
 
 class Admin:
-    """Made by the app."""
+    """`app.admin`: looks at the store, and steers it.
+
+    The arguments `queue=`, `topic=` and `group=` name a queue, all groups of a topic, or one of them. Without
+    any of them a method covers all queues and groups.
+    """
 
     def __init__(
         self,
@@ -55,8 +77,10 @@ class Admin:
         edit_envelope: EditEnvelope,
         end_record_ttl: float,
         codec: AppCodec | None = None,
+        outbox: OutboxDatabase | None = None,
     ) -> None:
         self._app_loop = app_loop
+        self._outboxes = OutboxReader(app_loop, outbox)
         self._registry = registry
         self._edit_envelope = edit_envelope
         self._codec = codec
@@ -70,7 +94,15 @@ class Admin:
     def _steering(self) -> Steering:
         return Steering(self._backend, self._ttl_us)
 
+    @property
+    def _cleaning(self) -> Cleaning:
+        return Cleaning(self._backend, self._ttl_us)
+
     # --- looking -----------------------------------------------------------------------------------------
+
+    async def seal(self) -> SealInfo | None:
+        """Where the content of the store moves, or was moved, by `headrace move`. None: it is in use."""
+        return seal_info(await self._app_loop.ask(lambda store: store.seal()))
 
     async def queues(self) -> list[QueueInfo]:
         """Every queue the store knows, by name."""
@@ -91,15 +123,23 @@ class Admin:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[JobInfo]:
-        """Jobs of a queue (default: `default`), or events of a group, at most `limit`. The cursor of the page
-        gets the next page. Running ones come first, and on each page then the newest."""
+        """Jobs of a queue, or events of a group. Running ones come first, and on each page then the newest.
+        With the state of jobs that are over, the history of the queue is listed after what the store holds.
+
+        - `queue`: the queue. None: the queue `default`
+        - `topic`: the topic of a group, in place of a queue
+        - `group`: the group of this topic
+        - `state`: only jobs with this status. None: all
+        - `task`: only jobs of this task, by its name. None: all
+        - `cursor`: the cursor of the page before. None: the first page
+        - `limit`: how many jobs a page has at most
+        """
         stream = _one_stream(checked_place(queue, topic, group))
         status = None if state is None else _status(state)
         limit = positive_number("limit", limit)
-        page = await self._app_loop.ask(
-            lambda store: store.messages(stream, status=status, task=task, cursor=cursor, limit=limit)
-        )
-        jobs = map(job_info, page)
+        listing = JobListing(stream, status, task, limit)
+        page = await self._app_loop.ask(lambda store: listing.page(store, cursor))
+        jobs = [listed_info(record, self._codec) for record in page]
         return Page(tuple(jobs if status else sorted(jobs, key=newest_first)), page.cursor)
 
     async def job(
@@ -108,13 +148,13 @@ class Admin:
         """All that is known of one job, or of an event of a group. None: it is unknown."""
         where = checked_place(queue, topic, group)
         found = await self._app_loop.ask(lambda store: where.find(store, id))
-        return job_info(found[0]) if found else None
+        return job_info(found[0], self._codec) if found else None
 
     async def holder(self, key: str, *, queue: str | None = None) -> JobInfo | None:
         """The job that holds a unique key now, in one queue or in any. None: the key is free."""
         where = checked_place(queue, None, None)
         found = await self._app_loop.ask(lambda store: where.holder(store, key))
-        return job_info(found) if found else None
+        return job_info(found, self._codec) if found else None
 
     async def contents(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
@@ -128,6 +168,11 @@ class Admin:
         """Workers that announced themselves within the last minute."""
         return await self._app_loop.ask(lambda store: store.workers())
 
+    async def outboxes(self) -> list[OutboxInfo]:
+        """What waits to be relayed: in outboxes of groups that feed tasks, and in the database of
+        `App(outbox=)`."""
+        return await self._outboxes.outboxes()
+
     async def traffic(self, minutes: int = 60) -> list[Traffic]:
         """Successes and failures in each of the last minutes, at most two hours."""
         minutes = min(positive_number("minutes", minutes), KEPT_MINUTES)
@@ -137,7 +182,9 @@ class Admin:
     async def doctor(self) -> list[Finding]:
         """What is wrong with the store, its queues, topics and workers: a line each, with the remedy. A store
         that cannot be opened raises its usual error."""
-        return await self._app_loop.call(lambda: Doctor(self._backend, self._registry).examine())
+        return await self._app_loop.call(
+            lambda: Doctor(self._backend, self._registry, self._outboxes).examine()
+        )
 
     def tail(
         self, topic: str, *, since: StartAt | None = None, group: str | None = None, follow: bool = True
@@ -158,28 +205,83 @@ class Admin:
             codec=self._codec,
         )
 
+    # --- limits ------------------------------------------------------------------------------------------
+
+    async def limits(self, *, counted: bool = True) -> list[LimitInfo]:
+        """Every limit that workers have declared, by name, and what it counts. Without `counted` the counts
+        are 0; this costs less while very many jobs wait."""
+        records = await self._app_loop.ask(lambda store: store.limits(counted=counted))
+        return [limit_info(record) for record in records if not is_resumed(record)]
+
+    async def set_limit(
+        self, name: str, *, rate: str | None = None, burst: int | None = None, max_running: int | None = None
+    ) -> None:
+        """Override the figures of a limit for all workers, until `clear_limit`. What is not given stays as it
+        is. With `max_running=0`, no more of its jobs start."""
+        override = LimitOverride(name, rate, burst, max_running)
+        await self._app_loop.ask(override.apply)
+
+    async def clear_limit(self, name: str) -> None:
+        """Undo `set_limit`: the declared figures hold again."""
+        if not await self._app_loop.ask(lambda store: store.set_limit(name, None)):
+            raise no_such_limit(name)
+
     # --- queues and groups -------------------------------------------------------------------------------
 
-    async def pause(self, queue: str) -> None:
-        """Start no more jobs of this queue anywhere. Running ones go on."""
-        stream = _queue(queue)
-        await self._app_loop.ask(lambda store: store.pause(stream, paused=True))
+    async def pause(self, queue: str | None = None, *, task: str | None = None) -> None:
+        """Start no more jobs of this queue or of this task anywhere. Running ones go on. The pause of a task
+        holds within 3 seconds; its jobs stay queued, and wait for the limit `paused:TASK`."""
+        await self._app_loop.ask(PauseChange(queue, task, paused=True).apply)
 
-    async def resume(self, queue: str) -> None:
-        """Let workers take jobs from a paused queue again."""
-        stream = _queue(queue)
-        await self._app_loop.ask(lambda store: store.pause(stream, paused=False))
+    async def resume(self, queue: str | None = None, *, task: str | None = None) -> None:
+        """Let workers take jobs of a paused queue or task again."""
+        await self._app_loop.ask(PauseChange(queue, task, paused=False).apply)
 
     async def purge(self, queue: str) -> Counted:
         """Cancel all jobs of this queue that wait, are scheduled or retrying. The answer is their number."""
         stream = _queue(queue)
         return await self._app_loop.carry_out(lambda: self._steering.purge(stream))
 
+    async def clean(
+        self, queue: str, *, state: JobStatus | str | None = None, older_than: Duration = 0
+    ) -> Counted:
+        """Remove the jobs of a queue in one state that are older than a time. The answer is their number.
+
+        Jobs that wait (`queued`, `scheduled`, `retrying`) are cancelled; their age counts from enqueueing.
+        Dead letters and what is kept of ended jobs (`succeeded`, `cancelled`, `expired`) are deleted; their
+        age counts from the end. Without a state it removes what is kept of ended jobs. Dead letters and
+        waiting jobs are removed only when their state is named; running jobs never."""
+        stream, states = _queue(queue), cleanable_states(state)
+        age = seconds("older_than", older_than)
+        return await self._app_loop.carry_out(lambda: self._cleaning.clean(stream, states, age))
+
+    async def remove_queue(self, name: str, force: bool = False) -> bool:
+        """Remove a queue from the store. False: there is no such queue.
+
+        It is refused while the queue holds anything except ended jobs. With `force`, everything in it is
+        removed, also running jobs, dead letters and schedules. Stop its workers and producers first: they
+        make the queue again."""
+        stream = _queue(name)
+        return await self._app_loop.carry_out(lambda: self._cleaning.remove_queue(stream, force=force))
+
+    async def release_key(self, queue: str, key: str) -> bool:
+        """Free a unique key whose holder is stuck. The holder stays as it is, and the next job with this key
+        is no duplicate. False: no job holds the key."""
+        stream = _queue(queue)
+        return await self._app_loop.carry_out(lambda: self._cleaning.release_key(stream, key))
+
     async def split(self, queue: str, partitions: int) -> None:
         """Spread new jobs of a queue over so many parts while the queue is in use. Waiting jobs stay in
         their part. The split is done when this returns. If it is interrupted, the next producer that enqueues
-        finishes it."""
+        finishes it. A queue of tasks with `ordered_by` must be empty: jobs of one key stay in one part."""
         stream, parts = _queue(queue), checked_partitions(partitions)
+        if queue in self._registry.ordered_queues:
+            counts = await self._app_loop.ask(lambda store: store.counts(stream))
+            if counts.queued or counts.running or counts.scheduled or counts.retrying:
+                raise ConfigurationError(
+                    f"queue {queue!r} has ordered jobs and is not empty: jobs of one key would run at "
+                    "the same time; stop its producers, and split it when its jobs are over"
+                )
         await self._app_loop.ask(lambda store: store.split(stream, parts))
 
     async def pause_group(self, topic: str, group: str) -> None:
@@ -218,8 +320,16 @@ class Admin:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[DeadLetter]:
-        """Dead letters of queues, then of groups, the latest of each first. The `task` of an event is its
-        kind."""
+        """Dead letters of queues, then of groups, the latest of each first.
+
+        - `queue`: only those of this queue. None: of all queues
+        - `topic`: only those of this topic
+        - `group`: only those of this group of the topic. None: of all its groups
+        - `task`: only those of this task, by its name; the task of an event is its kind
+        - `reason`: only those that died for this reason, such as `"exhausted"`
+        - `cursor`: the cursor of the page before. None: the first page
+        - `limit`: how many dead letters a page has at most
+        """
         where, only = checked_place(queue, topic, group), dead_filter(task, reason)
         limit = positive_number("limit", limit)
         return await self._app_loop.ask(lambda store: DeadLetterVerbs(store).list(where, only, cursor, limit))
@@ -235,7 +345,15 @@ class Admin:
         reason: DeadReason | str | None = None,
     ) -> Replayed:
         """Run dead letters again, those of `ids` or those that match. Each keeps its id, and its attempts
-        start at zero. An event goes only to the group in which it died."""
+        start at zero. An event goes only to the group in which it died.
+
+        - `ids`: the ids of the dead letters, in place of a filter
+        - `queue`: only those of this queue
+        - `topic`: only those of this topic
+        - `group`: only those of this group of the topic
+        - `task`: only those of this task, by its name
+        - `reason`: only those that died for this reason
+        """
         chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
         return await self._app_loop.carry_out(lambda: DeadLetterVerbs(self._backend).replay(chosen))
 
@@ -249,7 +367,15 @@ class Admin:
         task: str | None = None,
         reason: DeadReason | str | None = None,
     ) -> Counted:
-        """Delete dead letters for good. The answer is their number."""
+        """Delete dead letters for good. The answer is their number.
+
+        - `ids`: the ids of the dead letters, in place of a filter
+        - `queue`: only those of this queue
+        - `topic`: only those of this topic
+        - `group`: only those of this group of the topic
+        - `task`: only those of this task, by its name
+        - `reason`: only those that died for this reason
+        """
         chosen = chosen_letters(ids, checked_place(queue, topic, group), task, reason)
         return await self._app_loop.carry_out(lambda: DeadLetterVerbs(self._backend).discard(chosen))
 

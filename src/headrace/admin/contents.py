@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from headrace.core.errors import InvalidPayload
-from headrace.core.messages.associated_data import arguments_data, event_data
+from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import EventEnvelope, decode_event
-from headrace.core.messages.message import Envelope, decode_envelope
+from headrace.core.messages.message import decode_envelope
+from headrace.core.records.plain_arguments import opened, plain_arguments
 from headrace.core.records.record import Record, moment
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.topics.topic import LogEntry
-from headrace.core.values.codec import AppCodec, BindingCodec, check_id, form_of, unwrapped
+from headrace.core.values.codec import AppCodec
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.secret import masked
 
@@ -60,11 +60,6 @@ class Contents(msgspec.Struct, frozen=True):
     event: EventInfo | None = None
 
 
-class _PlainArguments(msgspec.Struct, array_like=True):
-    args: list[Any]
-    kwargs: dict[str, Any] = {}
-
-
 def contents_of(record: Record, codec: AppCodec | None) -> Contents | None:
     """None when the body is gone."""
     if record.body is None:
@@ -103,7 +98,7 @@ def read_event(entry: LogEntry, topic: str, codec: AppCodec | None) -> EventInfo
     payload, problem = _payload(entry.id, topic, envelope, codec)
     return msgspec.structs.replace(
         bare,
-        occurred_at=datetime_of(envelope.enqueued_us),
+        occurred_at=datetime_of(envelope.occurred_us or envelope.enqueued_us),
         key=envelope.key or None,
         source=envelope.source or None,
         payload=payload,
@@ -118,7 +113,7 @@ def read_event(entry: LogEntry, topic: str, codec: AppCodec | None) -> EventInfo
 
 def _payload(id: str, topic: str, envelope: EventEnvelope, codec: AppCodec | None) -> tuple[Any, str]:
     try:
-        data = _opened(id, envelope, codec, event_data(topic, envelope))
+        data = opened(id, envelope, codec, event_data(topic, envelope))
         return msgspec.msgpack.decode(data, ext_hook=masked), ""
     except Exception as error:  # a codec may raise anything
         return None, f"the payload cannot be read: {error}"
@@ -129,22 +124,5 @@ def _job_contents(id: str, body: bytes, codec: AppCodec | None) -> Contents:
         envelope = decode_envelope(body)
     except DECODE_ERRORS as error:
         return Contents(problem=f"the message cannot be read: {error}")
-    headers = envelope.headers or {}
-    try:
-        payload = _opened(id, envelope, codec, arguments_data(id, envelope.task, headers))
-        arguments = msgspec.msgpack.decode(payload, type=_PlainArguments, ext_hook=masked)
-    except Exception as error:  # a codec may raise anything
-        return Contents(headers=headers, problem=f"the arguments cannot be read: {error}")
-    return Contents(tuple(arguments.args), arguments.kwargs, headers)
-
-
-def _opened(id: str, envelope: Envelope, codec: AppCodec | None, associated: bytes) -> bytes:
-    """The payload of the message with this id, as the codec of this app opens it."""
-    if codec is None:
-        form = form_of(envelope.payload)
-        if form:
-            raise InvalidPayload(f"it is {form}, and no codec is known here: name the app, as module:app")
-        return envelope.payload
-    if isinstance(codec, BindingCodec):
-        check_id(id, envelope.id)
-    return unwrapped(envelope.payload, codec, associated)
+    plain = plain_arguments(id, envelope, codec)
+    return Contents(plain.args, plain.kwargs, envelope.headers or {}, plain.problem)

@@ -8,11 +8,10 @@ from functools import partial
 import msgspec
 
 from headrace.core.errors import ConfigurationError, RequestRefused
-from headrace.core.messages.message import Stream, decode_envelope
+from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.answers import DeadFilter, ReplayAnswer
-from headrace.core.records.record import DeadLetter, Page
-from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.core.records.record import DeadLetter, JobStatus, Page, opened_letter
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
@@ -54,7 +53,7 @@ class DeadLetterVerbs:
                 page = await (attempt(asked) if len(streams) > 1 else asked)
                 if isinstance(page, RequestRefused):
                     break  # the records of this stream are damaged
-                found += map(_with_payload_only, page)
+                found += map(opened_letter, page)
                 at = page.cursor
                 if at is None:
                     break
@@ -78,7 +77,16 @@ class DeadLetterVerbs:
         steps, count = RepeatableSteps(), 0
         async for stream, ids in self._chosen(chosen):
             count += await steps.take(partial(self._backend.discard, stream, ids))
+            if stream.kind == "queue":
+                await with_retries(partial(self._forget_history, stream, ids))
         return steps.counted(count)
+
+    async def _forget_history(self, stream: Stream, ids: Sequence[str]) -> None:
+        """Remove dead jobs from the history, too."""
+        entries = await self._backend.find_history(stream, ids)
+        dead = [entry.id for entry in entries if entry is not None and entry.status == JobStatus.DEAD]
+        if dead:
+            await self._backend.forget_history(stream, dead)
 
     async def _chosen(self, chosen: DeadSelection) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
         """The chosen dead letters, stream by stream, in steps."""
@@ -139,13 +147,3 @@ def _read_cursor(cursor: str | None) -> tuple[Stream | None, str | None]:
         case "queue" | "group" if name:
             return Stream(kind, name), inner or None
     raise ConfigurationError(f"{cursor!r} is no cursor of this listing: pass one that a page gave")
-
-
-def _with_payload_only(letter: DeadLetter) -> DeadLetter:
-    """Stores keep whole messages. Users see the payload: the arguments of a job, or the payload of an event.
-    A message that cannot be read is shown whole."""
-    try:
-        payload = decode_envelope(letter.payload).payload
-    except DECODE_ERRORS:
-        return letter
-    return msgspec.structs.replace(letter, payload=payload)

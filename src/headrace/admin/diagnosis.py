@@ -15,6 +15,7 @@ from headrace.core.topics.topic import GroupRecord
 from headrace.core.values.times import span
 
 from .info import QueueInfo, TopicInfo
+from .outboxes import OutboxInfo
 
 #: A queue or a group is late when its oldest message has waited for more seconds than this.
 LATE_SECONDS: Final = 300.0
@@ -23,7 +24,7 @@ LATE_SECONDS: Final = 300.0
 LATE_EVENTS: Final = 10_000
 
 #: The lines of the doctor that show problems of this module, in order.
-CHECKS: Final = ("workers", "served", "paused", "queues", "groups", "dead letters")
+CHECKS: Final = ("workers", "served", "paused", "queues", "groups", "dead letters", "outboxes")
 
 
 class Workload(msgspec.Struct, frozen=True):
@@ -87,7 +88,11 @@ def group_workload(record: GroupRecord) -> Workload:
 
 
 def diagnose(
-    loads: Sequence[Workload], workers: Sequence[WorkerInfo], *, store_now: datetime | None = None
+    loads: Sequence[Workload],
+    workers: Sequence[WorkerInfo],
+    outboxes: Sequence[OutboxInfo] = (),
+    *,
+    store_now: datetime | None = None,
 ) -> list[Problem]:
     """All problems, in the order of `CHECKS`. `store_now` is the time on the store's clock, by which messages
     wait; without it this machine's clock counts."""
@@ -99,6 +104,7 @@ def diagnose(
         *_paused(loads),
         *_late(loads, workers, store_now or now),
         *_dead(loads),
+        *_outboxes(outboxes),
     ]
 
 
@@ -165,6 +171,27 @@ def _dead(loads: Sequence[Workload]) -> Iterator[Problem]:
                 "headrace dead, then headrace dead replay or discard",
                 load.stream,
             )
+
+
+def _outboxes(outboxes: Sequence[OutboxInfo]) -> Iterator[Problem]:
+    for outbox in outboxes:
+        problem = _outbox_problem(outbox)
+        if problem is not None:
+            heading, remedy = problem
+            subject = outbox.error or f"{outbox.name} ({outbox.waiting:,})"
+            text = f"the outbox {outbox.name}: {heading}" if not outbox.error else outbox.error
+            yield Problem("outboxes", text, heading, subject, remedy)
+
+
+def _outbox_problem(outbox: OutboxInfo) -> tuple[str, str] | None:
+    """What is wrong with an outbox, and the remedy."""
+    if outbox.error:
+        return "an outbox cannot be read", "make its tables with headrace schema apply URL, or repair it"
+    if not outbox.relays:
+        return "no process relays it", "start a worker of the app that has it, or headrace relay MODULE:APP"
+    if outbox.lag > LATE_SECONDS:
+        return "its relays do not keep up, or cannot reach the store", "look at the logs of the workers"
+    return None
 
 
 def _of(check: str, load: Workload, text: str, heading: str, remedy: str) -> Problem:

@@ -16,6 +16,8 @@ from headrace.engine.registry import Registry
 from headrace.engine.streams import StreamRouter
 
 from .diagnosis import CHECKS, Problem, Workload, diagnose, group_workload, queue_workload
+from .info import seal_info
+from .outboxes import OutboxReader
 from .place import attempt
 
 #: Jobs of each queue whose task names are compared with the app's.
@@ -29,8 +31,9 @@ FRESH: Final = 300.0
 
 
 class Doctor:
-    def __init__(self, backend: StreamRouter, registry: Registry) -> None:
+    def __init__(self, backend: StreamRouter, registry: Registry, outboxes: OutboxReader) -> None:
         self._backend = backend
+        self._outboxes = outboxes
         self._registry = registry
 
     async def examine(self) -> list[Finding]:
@@ -55,13 +58,22 @@ class Doctor:
         groups = [group_workload(group) for topic in await self._backend.topics() for group in topic.groups]
         # Messages wait by the store's clock, which may differ from this machine's.
         store_now = datetime_of((await self._backend.schedules([])).now_us)
-        problems = diagnose([*queues, *groups], workers, store_now=store_now)
+        outboxes = await self._outboxes.outboxes()
+        problems = diagnose([*queues, *groups], workers, outboxes, store_now=store_now)
+        texts = _ok_texts(queues, groups, workers)
+        if outboxes:
+            texts["outboxes"] = f"{len(outboxes)} relayed in time"
         return [
+            *await self._seal(),
             *_damaged(answers),
-            *_lines(problems, _ok_texts(queues, groups, workers)),
+            *_lines(problems, texts),
             *await self._partitions(),
             *await self._tasks(queues),
         ]
+
+    async def _seal(self) -> list[Finding]:
+        seal = seal_info(await self._backend.seal())
+        return [] if seal is None else [warn("move", seal.text, seal.remedy)]
 
     async def _partitions(self) -> list[Finding]:
         """Compares the numbers of parts that the code declares with the stored ones, which are in force."""
@@ -163,7 +175,7 @@ def _lines(problems: Sequence[Problem], ok_texts: Mapping[str, str]) -> list[Fin
         if found:
             names = _named(problem.subject for problem in found)
             lines.append(warn(check, f"{found[0].heading}: {names}", found[0].remedy))
-        else:
+        elif check in ok_texts:
             lines.append(ok(check, ok_texts[check]))
     return lines
 

@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
+from headrace.core.moving.seal import Seal, Stage
 from headrace.core.records.record import moment
 from headrace.core.records.traffic import TrafficRecord
 from headrace.core.runtime.clock import SECOND
@@ -17,8 +18,40 @@ from headrace.engine.streams import StreamRouter
 from .place import Place, attempt, undamaged
 
 
+class SealInfo(msgspec.Struct, frozen=True):
+    """A store whose content moves to another store, `target`. Producers get an error that names it.
+
+    `stage`: `draining` while running work ends, `moving` while everything is copied, then `moved`."""
+
+    target: str
+    stage: Stage
+
+    @property
+    def text(self) -> str:
+        if self.stage == "moved":
+            return f"sealed: everything was moved to {self.target}"
+        return f"sealed: everything is being moved to {self.target} ({self.stage})"
+
+    @property
+    def remedy(self) -> str:
+        if self.stage == "moved":
+            return "give your processes the URL of that store"
+        return "wait for headrace move, or run the same command again if it was interrupted"
+
+
 class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue and how many jobs are in each state. Jobs are spread over `partitions` parts."""
+    """A queue and how many jobs are in each state.
+
+    - `name`: its name
+    - `queued`: jobs that could run now
+    - `running`: jobs that workers hold
+    - `scheduled`: jobs with a delay, before their first run
+    - `retrying`: jobs that wait for a retry, or were put off by `Snooze`
+    - `dead`: its dead letters
+    - `paused`: its jobs are not started
+    - `oldest`: since when the oldest of the queued jobs has been ready to run
+    - `partitions`: how many parts it has
+    """
 
     name: str
     queued: int = 0
@@ -34,9 +67,18 @@ class QueueInfo(msgspec.Struct, frozen=True):
 class GroupInfo(msgspec.Struct, frozen=True):
     """A group of a topic, and how far it is behind.
 
-    `lag`: events that no worker has begun to handle. `oldest`: when the first of them was written. Of these
-    events the group has already drawn `queued` from the log. `position` is the number of the last event that
-    it drew. `seen`: when one of its members was last active.
+    - `group`: its name
+    - `lag`: events that no worker has begun to handle
+    - `queued`: events of these that the group has drawn from the log already
+    - `running`: events that workers hold
+    - `retrying`: events that wait for a retry
+    - `scheduled`: events with a delay that the group has drawn
+    - `dead`: its dead letters
+    - `position`: the number of the last event that it drew
+    - `ordered`: events of one key are handled one at a time
+    - `paused`: no events are given to it
+    - `oldest`: when the first event that no worker has begun to handle was written
+    - `seen`: when one of its members was last active
     """
 
     group: str
@@ -54,10 +96,19 @@ class GroupInfo(msgspec.Struct, frozen=True):
 
 
 class TopicInfo(msgspec.Struct, frozen=True):
-    """A topic and its groups. It holds `length` events, written from `first` to `last`. `scheduled` events
-    are written later. Events are kept for `retention` seconds (None: for ever), and at most `max_length` of
-    them. A `strict` topic keeps them until every group with a living member has drawn them. New events are
-    spread over `partitions` parts."""
+    """A topic and its groups.
+
+    - `name`: its name
+    - `length`: how many events it holds
+    - `scheduled`: events that are written later
+    - `first`: when the first event was written
+    - `last`: when the last event was written
+    - `retention`: how many seconds events are kept; None: for ever
+    - `max_length`: how many events are kept at most; None: no limit
+    - `strict`: events are kept until every group with a live member has drawn them
+    - `groups`: its groups, each a `GroupInfo`
+    - `partitions`: over how many parts new events are spread
+    """
 
     name: str
     length: int = 0
@@ -101,6 +152,10 @@ async def _queue_info(store: StreamRouter, stream: Stream) -> QueueInfo:
         oldest=moment(counts.oldest_us),
         partitions=layout.current.parts,
     )
+
+
+def seal_info(seal: Seal | None) -> SealInfo | None:
+    return None if seal is None else SealInfo(seal.target, seal.stage)
 
 
 def topic_info(record: TopicRecord) -> TopicInfo:

@@ -130,5 +130,13 @@ def undamaged(answers: Iterable[T | RequestRefused]) -> list[T]:
 
 
 async def _look(backend: StreamRouter, streams: Sequence[Stream], id: str) -> list[Record]:
-    answers = await asyncio.gather(*(attempt(backend.get(stream, id)) for stream in streams))
-    return [record for record in undamaged(answers) if record is not None]
+    async def look_in(stream: Stream) -> Record | RequestRefused | None:
+        return await attempt(backend.get(stream, id))
+
+    answers = await asyncio.gather(*map(look_in, streams))
+    found = [record for record in undamaged(answers) if record is not None]
+    if found:
+        return [await backend.completed(record.stream, id, record) or record for record in found]
+    queues = [stream for stream in streams if stream.kind == "queue"]
+    ended = await asyncio.gather(*(backend.completed(stream, id, None) for stream in queues))
+    return [record for record in ended if record is not None]

@@ -82,7 +82,7 @@ class Steering:
     async def edit(self, id: str, where: Place, edited: Callable[[Record], bytes]) -> bool:
         """Replace the body of a message by what `edited` makes of its record."""
         found = await self._find(where, id)
-        if not found or found[0].body is None:
+        if not found or found[0].body is None or found[0].status is JobStatus.SUCCEEDED:
             return False
         record = found[0]
         if record.stream.kind == "group":

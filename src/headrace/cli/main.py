@@ -7,6 +7,7 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
+import headrace.cli.bash_completion  # noqa: F401 # it registers itself
 from headrace import __version__
 from headrace.cli.commands.dashboard import dashboard
 from headrace.cli.commands.dead import dead
@@ -14,9 +15,13 @@ from headrace.cli.commands.doctor import doctor
 from headrace.cli.commands.enqueue import enqueue
 from headrace.cli.commands.jobs import cancel, jobs, retry
 from headrace.cli.commands.keys import keys
+from headrace.cli.commands.limits import limits
+from headrace.cli.commands.move import move
 from headrace.cli.commands.publish import publish
 from headrace.cli.commands.queues import pause, purge, resume, split
+from headrace.cli.commands.relay import relay
 from headrace.cli.commands.schedules import schedules
+from headrace.cli.commands.schema import schema
 from headrace.cli.commands.status import status
 from headrace.cli.commands.tail import tail
 from headrace.cli.commands.topics import topics
@@ -31,6 +36,13 @@ from .demo import demo
 
 class CommandGroup(click.Group):
     """Turns headrace's errors into one clear line and an exit code: 2 wrong usage, 1 failed."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Refuse words that no store can hold: Python has their bytes as lone surrogates."""
+        for word in args:
+            if word != word.encode(errors="replace").decode():
+                raise WrongUsage(f"{word} is not text in UTF-8")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
         try:
@@ -108,6 +120,7 @@ def completion(ctx: click.Context, shell: str) -> None:
 for command in (
     demo,
     worker,
+    relay,
     enqueue,
     status,
     jobs,
@@ -119,12 +132,15 @@ for command in (
     resume,
     purge,
     split,
+    limits,
     schedules,
     topics,
     publish,
     tail,
     dashboard,
     doctor,
+    schema,
+    move,
     keys,
     bench,
     completion,

@@ -2,7 +2,8 @@
 
 HeadraceError
 ├── ConfigurationError       a wrong URL, option, name or combination; nothing was sent
-│   └── UnknownEvent         a start or a reset names an event that the topic does not hold
+│   ├── UnknownEvent         a start or a reset names an event that the topic does not hold
+│   └── StoreMoved           everything in the store was moved to another one (.target)
 ├── AppClosed                the app is closing or closed
 ├── BackendUnavailable       the store cannot be reached or cannot write (.uncertain: it may have taken it)
 │   ├── ChangesRefused       the store answers, but takes no changes until it has room again
@@ -11,6 +12,7 @@ HeadraceError
 │   └── RequestRefused       the store refuses the content of the request; raised to the engine only
 ├── Moved                    a part of a stream is sealed; a store raises it to the router only
 ├── QueueFull                the queue takes no more (.accepted: what it took of the batch)
+├── DuplicateJob             the job is there already, and `on_duplicate="raise"` (.job, .accepted)
 ├── PayloadError
 │   ├── PayloadTooLarge      more bytes than `max_payload`
 │   └── InvalidPayload       cannot be encoded, or does not fit the annotated types
@@ -20,7 +22,7 @@ HeadraceError
 │   ├── JobFailed            it ended in the dead letters (.error_type, .error, .traceback)
 │   ├── JobCancelled
 │   ├── JobExpired
-│   ├── ResultTimeout        not over within `timeout`; the job goes on
+│   ├── ResultTimeout        not over within `timeout`; it goes on (.no_worker: no worker serves its queue)
 │   └── ResultNotKept        nothing was kept to return
 └── AlreadySettled           a delivery was acknowledged, rejected or retried twice
 """
@@ -32,7 +34,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from headrace.jobs.job import Job
+    from headrace.jobs.handles.job import Job
 
     from .records.answers import Answer
 
@@ -47,6 +49,15 @@ class ConfigurationError(HeadraceError):
 
 class UnknownEvent(ConfigurationError):
     """A group shall begin at an event that the topic does not hold: it never did, or it was trimmed."""
+
+
+class StoreMoved(ConfigurationError):
+    """Everything in this store was moved, or moves just now, to the store `target`. Users see it as a
+    `ConfigurationError`."""
+
+    def __init__(self, message: str, *, target: str) -> None:
+        super().__init__(message)
+        self.target = target
 
 
 class AppClosed(HeadraceError):
@@ -135,6 +146,18 @@ class QueueFull(HeadraceError):
         self.accepted: list[Job[Any]] = list(accepted)
 
 
+class DuplicateJob(HeadraceError):
+    """A job with this unique key or id is there already, and the call says `on_duplicate="raise"`.
+
+    `job` is the job that is there. `accepted` holds the jobs of this `enqueue_many` that were taken.
+    """
+
+    def __init__(self, message: str, *, job: Job[Any], accepted: Sequence[Job[Any]] = ()) -> None:
+        super().__init__(message)
+        self.job = job
+        self.accepted: list[Job[Any]] = list(accepted)
+
+
 class PayloadError(HeadraceError):
     """The value to send, or the value that arrived, is no payload for this task."""
 
@@ -145,6 +168,11 @@ class PayloadTooLarge(PayloadError):
 
 class InvalidPayload(PayloadError):
     """The arguments cannot be encoded, or do not fit the parameters' types."""
+
+
+class NewerVersion(PayloadError):
+    """The payload has a version that this worker does not know. The engine hands it back for another worker;
+    users do not see this."""
 
 
 class UnverifiedPayload(InvalidPayload):
@@ -178,7 +206,14 @@ class JobExpired(ResultError):
 
 
 class ResultTimeout(ResultError, TimeoutError):
-    """The job was not over in time. It goes on; ask again."""
+    """The job was not over in time. It goes on; ask again.
+
+    `no_worker`: no worker serves the queue of the job, so it waits until one starts.
+    """
+
+    def __init__(self, message: str, *, no_worker: bool = False) -> None:
+        super().__init__(message)
+        self.no_worker = no_worker
 
 
 class ResultNotKept(ResultError):

@@ -6,7 +6,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Sequence
 
 from headrace.core.messages.message import Stream
-from headrace.core.records.answers import DeadFilter, ReplayAnswer, Wanted
+from headrace.core.records.answers import DeadAge, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 
 #: The most end records that purges of a stream leave within the time for which such records are kept.
@@ -18,7 +18,7 @@ BRIEF_TTL_US = 60 * 1_000_000
 
 
 class Inspector(ABC):
-    """Verbs that show and administer streams, for `app.admin` alone; the engine does not use them."""
+    """Verbs that show and administer streams, for `app.admin`. Of the engine, only upkeep uses some."""
 
     @abstractmethod
     async def streams(self) -> list[Stream]:
@@ -82,6 +82,10 @@ class Inspector(ABC):
         """Dead letters, the latest first, with reason, error, traceback and bytes."""
 
     @abstractmethod
+    async def oldest_dead(self, stream: Stream, *, limit: int) -> list[DeadAge]:
+        """The oldest dead letters, at most `limit`, the oldest first. Only reads."""
+
+    @abstractmethod
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         """Queue dead letters again under the same id, priority and body, with a fresh state. An earlier
         expiry or cancellation is dropped. A replay that takes its key from an expired owner ends the owner as
@@ -90,6 +94,19 @@ class Inspector(ABC):
     @abstractmethod
     async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
         """Delete dead letters for good; answers how many there were."""
+
+    @abstractmethod
+    async def clean(self, stream: Stream, ids: Sequence[str], *, status: JobStatus, ttl_us: int) -> int:
+        """Remove those of these messages of a queue that are in this state, in one step; answers how many.
+
+        Dead letters and end records are deleted. The others end as cancelled, with an end record for
+        `ttl_us`: unique keys released, waiters woken. A running message is taken from its worker, whose
+        settlement is then refused."""
+
+    @abstractmethod
+    async def release_key(self, stream: Stream, key: str) -> bool:
+        """Free a unique key of a queue, of any kind, so that the next append takes it. Its holder stays as it
+        is. False: the key is free."""
 
     @abstractmethod
     async def run_now(self, stream: Stream, id: str) -> bool:

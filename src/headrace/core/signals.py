@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.core.records.record import DeadLetter
+
 
 class Signal(msgspec.Struct, frozen=True):
     """The base class of all signals: a listener to it gets every signal."""
 
 
 class JobSignal(Signal, frozen=True):
-    """The base class of signals about one job."""
+    """The base class of signals about one job.
+
+    - `id`: the id of the job
+    - `task`: the name of its task
+    - `queue`: its queue
+    """
 
     id: str
     task: str
@@ -18,14 +25,23 @@ class JobSignal(Signal, frozen=True):
 
 
 class JobEnqueued(JobSignal, frozen=True):
-    """A job was accepted by the store."""
+    """A job was accepted by the store.
+
+    - `duplicate`: it had been accepted before, under this id or unique key
+    """
 
     duplicate: bool = False
 
 
 class JobStarted(JobSignal, frozen=True):
-    """A handler is about to run. `waited`: seconds since the job was enqueued. `late`: seconds since it could
-    first run, which is later for a delayed job; None: a handler has begun with it before."""
+    """A handler is about to run.
+
+    - `attempt`: 1 for the first run
+    - `worker`: the id of the worker
+    - `waited`: seconds since the job was enqueued
+    - `late`: seconds since it could first run, which is later for a delayed job; None: a handler has
+      begun with it before
+    """
 
     attempt: int
     worker: str
@@ -34,7 +50,12 @@ class JobStarted(JobSignal, frozen=True):
 
 
 class JobSucceeded(JobSignal, frozen=True):
-    """A handler returned."""
+    """A handler returned.
+
+    - `attempt`: 1 for the first run
+    - `worker`: the id of the worker
+    - `seconds`: how long the run took
+    """
 
     attempt: int
     worker: str
@@ -42,7 +63,15 @@ class JobSucceeded(JobSignal, frozen=True):
 
 
 class JobFailed(JobSignal, frozen=True):
-    """A run failed, timed out or was refused; `JobRetrying` or `JobDied` follows."""
+    """A run failed, timed out or was refused; `JobRetrying` or `JobDied` follows.
+
+    - `attempt`: 1 for the first run
+    - `worker`: the id of the worker
+    - `seconds`: how long the run took
+    - `error_type`: the class of the error
+    - `error`: the text of the error
+    - `traceback`: the traceback as text
+    """
 
     attempt: int
     worker: str
@@ -53,21 +82,37 @@ class JobFailed(JobSignal, frozen=True):
 
 
 class JobRetrying(JobSignal, frozen=True):
-    """A job runs again in `delay` seconds, because of `why`."""
+    """A job runs again later.
+
+    - `attempt`: the number of the run that ended
+    - `delay`: seconds until the next run
+    - `why`: the error, or why it was put off
+    """
 
     attempt: int
     delay: float
     why: str
 
 
-class JobDied(JobSignal, frozen=True):
-    """A job is in the dead letters."""
+class JobDied(JobSignal, frozen=True, kw_only=True):
+    """A job is in the dead letters.
+
+    - `attempt`: how many runs it had
+    - `reason`: why it died, a `DeadReason`
+    - `error_type`: the class of the error
+    - `error`: the text of the error
+    - `traceback`: the traceback as text
+    - `dead_letter`: what `admin.dead` shows of it, with its payload
+    - `seconds`: how long the last run took; 0: unknown, or it was not run
+    """
 
     attempt: int
     reason: str
     error_type: str
     error: str
     traceback: str = ""
+    dead_letter: DeadLetter
+    seconds: float = 0.0
 
 
 class JobCancelled(JobSignal, frozen=True):
@@ -92,7 +137,13 @@ class LeaseLost(JobSignal, frozen=True):
 
 
 class EventPublished(Signal, frozen=True):
-    """An event was accepted by the store, or had been before (`duplicate`)."""
+    """An event was accepted by the store.
+
+    - `id`: the id of the event
+    - `topic`: its topic
+    - `kind`: its kind
+    - `duplicate`: it had been accepted before, under this idempotency key
+    """
 
     id: str
     topic: str
@@ -101,7 +152,13 @@ class EventPublished(Signal, frozen=True):
 
 
 class EventSignal(Signal, frozen=True):
-    """The base class of signals about one event in one group. A fan-out has no group."""
+    """The base class of signals about one event in one group.
+
+    - `id`: the id of the event
+    - `kind`: its kind
+    - `topic`: its topic
+    - `group`: the group; empty for a fan-out
+    """
 
     id: str
     kind: str
@@ -110,7 +167,13 @@ class EventSignal(Signal, frozen=True):
 
 
 class EventHandled(EventSignal, frozen=True):
-    """A handler returned, and the event is settled. `waited`: seconds from its publication to this run."""
+    """A handler returned, and the event is settled.
+
+    - `attempt`: 1 for the first run
+    - `worker`: the id of the worker
+    - `seconds`: how long the run took
+    - `waited`: seconds from its publication to this run
+    """
 
     attempt: int
     worker: str
@@ -119,7 +182,15 @@ class EventHandled(EventSignal, frozen=True):
 
 
 class EventFailed(EventSignal, frozen=True):
-    """A run failed or was refused; `EventRetrying` or `EventDied` follows."""
+    """A run failed or was refused; `EventRetrying` or `EventDied` follows.
+
+    - `attempt`: 1 for the first run
+    - `worker`: the id of the worker
+    - `seconds`: how long the run took
+    - `error_type`: the class of the error
+    - `error`: the text of the error
+    - `traceback`: the traceback as text
+    """
 
     attempt: int
     worker: str
@@ -130,7 +201,12 @@ class EventFailed(EventSignal, frozen=True):
 
 
 class EventRetrying(EventSignal, frozen=True):
-    """An event is handled again in `delay` seconds, because of `why`."""
+    """An event is handled again later.
+
+    - `attempt`: the number of the run that ended
+    - `delay`: seconds until the next run
+    - `why`: the error, or why it was put off
+    """
 
     attempt: int
     delay: float
@@ -138,13 +214,22 @@ class EventRetrying(EventSignal, frozen=True):
 
 
 class EventDied(EventSignal, frozen=True):
-    """An event is in the dead letters of its group. In a fan-out, which has none, it is dropped."""
+    """An event is in the dead letters of its group. In a fan-out, which has none, it is dropped.
+
+    - `attempt`: how many runs it had
+    - `reason`: why it died, a `DeadReason`
+    - `error_type`: the class of the error
+    - `error`: the text of the error
+    - `traceback`: the traceback as text
+    - `seconds`: how long the last run took; 0: unknown, or it was not run
+    """
 
     attempt: int
     reason: str
     error_type: str
     error: str
     traceback: str = ""
+    seconds: float = 0.0
 
 
 class EventExpired(EventSignal, frozen=True):
@@ -159,7 +244,10 @@ class EventRecovered(EventSignal, frozen=True):
 
 
 class EventUnsettled(EventSignal, frozen=True):
-    """A handler with `ack="manual"` returned without settling: the event comes again after its lease."""
+    """A handler with `ack="manual"` returned without settling: the event comes again after its lease.
+
+    - `worker`: the id of the worker
+    """
 
     worker: str
 
@@ -193,7 +281,15 @@ class GroupStalled(Signal, frozen=True):
 
 
 class WorkerStarted(Signal, frozen=True):
-    """A worker takes jobs and events from now on. `topics` are its subscriptions, as text for people."""
+    """A worker takes jobs and events from now on.
+
+    - `worker`: its id
+    - `queues`: the queues that it serves
+    - `concurrency`: how many jobs and events it runs at a time
+    - `lease`: the lease in seconds
+    - `store`: the store in a few words
+    - `topics`: its subscriptions, as text for people
+    """
 
     worker: str
     queues: tuple[str, ...]
@@ -204,7 +300,12 @@ class WorkerStarted(Signal, frozen=True):
 
 
 class WorkerStopped(Signal, frozen=True):
-    """A worker has stopped. `released` jobs were handed back."""
+    """A worker has stopped.
+
+    - `worker`: its id
+    - `processed`: how many jobs and events it has ended
+    - `released`: how many it handed back
+    """
 
     worker: str
     processed: int
@@ -212,7 +313,12 @@ class WorkerStopped(Signal, frozen=True):
 
 
 class WorkerStopping(Signal, frozen=True):
-    """A worker claims no more; `running` jobs have `grace` seconds to end."""
+    """A worker claims no more.
+
+    - `worker`: its id
+    - `running`: how many jobs and events are still running
+    - `grace`: how many seconds they have
+    """
 
     worker: str
     running: int
@@ -220,11 +326,31 @@ class WorkerStopping(Signal, frozen=True):
 
 
 class LeaseChanged(Signal, frozen=True):
-    """A worker has changed the lease of a queue; the new lease holds for all workers."""
+    """A worker has changed the lease of a queue; the new lease holds for all workers.
+
+    - `queue`: the queue
+    - `previous`: the lease before, in seconds
+    - `lease`: the lease from now on, in seconds
+    """
 
     queue: str
     previous: float
     lease: float
+
+
+class LimitChanged(Signal, frozen=True):
+    """A worker has declared a limit with other figures than before; the new ones hold for all workers."""
+
+    limit: str
+    previous: str
+    figures: str
+
+
+class DeadDropped(Signal, frozen=True):
+    """The oldest dead letters of a queue were dropped: it keeps a number of them, or for a time."""
+
+    queue: str
+    count: int
 
 
 class ThreadOverdue(JobSignal, frozen=True):
@@ -234,7 +360,12 @@ class ThreadOverdue(JobSignal, frozen=True):
 
 
 class ChildNotStarted(Signal, frozen=True):
-    """A child process could not be started, and jobs wait for it; the next try is after `delay` seconds."""
+    """A child process could not be started, and jobs wait for it.
+
+    - `worker`: the id of the worker
+    - `error`: why
+    - `delay`: seconds until the next try
+    """
 
     worker: str
     error: str
@@ -248,7 +379,12 @@ class LeftTaskFailed(JobSignal, frozen=True):
 
 
 class CleanupFailed(Signal, frozen=True):
-    """The lifespan, or a dependency with the worker's scope, failed while it was in use or when it ended."""
+    """The lifespan, or a dependency with the worker's scope, failed while it was in use or when it ended.
+
+    - `worker`: the id of the worker
+    - `resource`: what failed
+    - `error`: its error
+    """
 
     worker: str
     resource: str
@@ -263,7 +399,12 @@ class ClockStepped(Signal, frozen=True):
 
 
 class BackendError(Signal, frozen=True):
-    """A service of the worker failed because of the store, and tries again after `delay` seconds."""
+    """A service of the worker failed because of the store, and tries again.
+
+    - `service`: the part of the worker
+    - `error`: what the store said
+    - `delay`: seconds until the next try
+    """
 
     service: str
     error: str

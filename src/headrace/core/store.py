@@ -9,11 +9,16 @@
     LeaseKeeper, below                             renew close
     PartitionedStore, below                        layout swap_layout
     Inspector, core/inspector.py                   streams counts messages holders workers pause purge
-                                                   dead_letters replay discard run_now rewrite
+                                                   dead_letters oldest_dead replay discard clean release_key
+                                                   run_now rewrite
     Topics, core/topics/topic.py                   declare_topic join read keep_topics topics reset
     Scheduling, core/schedules/schedule_record.py  schedules swap_schedules
     Counting, core/records/traffic.py              count_traffic traffic
+    Outboxes, core/outbox/outbox.py                take_outgoing hand_on outboxes bury
     Examination, core/records/findings.py          examine (optional)
+    Limiting, core/limits/limiting.py              declare_limits set_limit limits
+    Recording, core/history/recording.py           record_history history find_history
+    Moving, core/moving/moving.py                  seal set_seal set_aside export import_page imported
 
 **One idea.** A message is in a stream and is claimed from it. A job is in the stream of its queue. An event
 is in the log of its topic. Each group of the topic draws it into a stream of its own. There the verbs below
@@ -56,6 +61,14 @@ key has a time to live, which the end of the message does not shorten; it is nev
 the key again (`finished` only) or answers `duplicate`. A message that expires gives up its key, of any kind:
 when it is settled as expired, or in the step of the append, firing or replay that finds the owner expired.
 
+**Replacing** (`Message.on_duplicate`). A message with `replace` has a key of kind `started`. When a message
+that waits (queued, parked, scheduled or retrying) holds the key, the new one takes its place in one step:
+the waiting message gets everything of the new one, with a fresh state, and keeps its id and its waiters. It
+goes to the end of its new lane or line, or waits for its new due time. A claim from before no longer holds
+it. When the owner runs or has ended, the new message takes the key, of any kind, and is accepted. A message
+that is not `fresh` and has replaced another one leaves an end record of its own id as cancelled, for its
+`expired_ttl_us`. So a repeat, after however long, does not replace again.
+
 **Expiry.** A message expires when no handler has begun with it at its expiry time. While it still waits then,
 `get`, `wait_for_end` and a listing of all statuses show it as `expired`; a listing of one status does not
 have it. It is over: it cannot be cancelled any more, and after a purge its end record says expired. The
@@ -80,20 +93,35 @@ schedule that is fired.
 **Parts** (`core/rules/layout.py`) are a capability: `PartitionedStore`. A store knows streams by name. It
 does not know which streams are parts of another. The router above it (`engine/streams`) does.
 
-**Where the later verbs go.** Outbox: `Done` carries messages for other streams, written in the step that
-settles; `relay(limit)` appends them with derived ids, so that a repeat changes nothing.
-Limits by key: a `Limiter` of two verbs, asked by the claim step.
+**Moving** (`core/moving/moving.py`) is a capability, too: everything in the store goes to another store.
+
+**History** (`core/history/recording.py`) is a capability, too: what is kept of jobs that have ended, for
+people. A settlement may carry a `record` for it.
+
+**Outboxes** (`core/outbox/outbox.py`) take what a settlement forwards to other streams, in the step that
+settles. A relay appends it there, with derived ids, so that a repeat changes nothing.
+
+**Limits, tenants and order** are a capability: `Limiting` (`core/limits/limiting.py`). A message with
+constraints waits in a line of its lane. A claim takes it only when each of its limits has a slot and a token
+left. A store that is not `Limiting` gets no such messages, and no messages with a `key` in a queue.
+
+**Order.** Of the messages of a queue that have the same `key`, one at a time may be queued in a lane,
+running, or waiting for a retry. The others are parked, in the order in which they became ready, and have the
+status `queued`. The end of a message, whatever it is, lets in the next one of its key.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 
 from headrace.core.inspector import Inspector
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Failure, Settlement, Verdict
+from headrace.core.outbox.database import UserDatabase
+from headrace.core.outbox.outbox import Outboxes
 from headrace.core.records.answers import (
     Answer,
     CancelAnswer,
@@ -115,8 +143,13 @@ CRASH_LIMIT = 3
 #: Bytes of bodies after which a claim takes no more.
 CLAIM_BYTES = 4 << 20
 
-#: The failure in the dead letter of a message that reached `CRASH_LIMIT`.
-CRASHED = Failure("WorkerCrashed", f"its lease ran out, or its process died, {CRASH_LIMIT} times")
+#: Streams with another crash limit than `CRASH_LIMIT`: none.
+NO_CRASH_LIMITS: Mapping[Stream, int] = MappingProxyType({})
+
+
+def crash_failure(crashes: int) -> Failure:
+    """The failure in the dead letter of a message that reached its crash limit."""
+    return Failure("WorkerCrashed", f"its lease ran out, or its process died, {crashes} times")
 
 
 class LeaseKeeper(ABC):
@@ -139,7 +172,7 @@ class LeaseKeeper(ABC):
         """Close the connection. The keeper may be used again and then connects anew."""
 
 
-class Store(Inspector, Scheduling, Topics, Counting, Examination):
+class Store(Inspector, Scheduling, Topics, Counting, Outboxes, Examination):
     """A store. One instance belongs to one app and one event loop; many instances share the stored data.
 
     `appends_at_once` is how many appends to a stream, each of another producer, are worth having under way at
@@ -157,6 +190,10 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
     def for_other_loop(self) -> Store:
         """The same store for another event loop, not opened yet. `open` and `close` of one do not affect the
         other. What was declared of streams holds for both."""
+
+    def user_database(self) -> UserDatabase | None:
+        """The database of the store, for transactions of users in it; None: there are none."""
+        return None
 
     @abstractmethod
     async def open(self) -> None:
@@ -187,7 +224,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         paused under the name of a group that was never joined is removed as well.
 
         A queue or topic is removed only when it is empty in that step: without a message that waits, runs or
-        is dead, without an event, a group or a schedule. Its end records may be removed with it."""
+        is dead, without an event, a group or a schedule. Its end records and unique keys are removed with
+        it."""
 
     @abstractmethod
     async def append(self, batch: Batch) -> list[Answer]:
@@ -197,9 +235,11 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         still known (waiting, running, dead, or in an end record) or its unique key is held; the answer names
         the message that has the id or the key. An expired owner of the key is ended in this step, with an end
         record for the message's `expired_ttl_us` and its waiters woken, and the message takes the key.
+        `replaced` when the message has replaced the waiting owner of its key, which the answer names.
         Otherwise `full` when as many are queued and scheduled as the limit allows (retrying ones do not
         count), or when the store has no memory left for new ones. A repeat of the producer's last batch
-        number changes nothing and gets the same answers (remembered for 10 minutes). The lifetime counts from
+        number changes nothing and gets the same answers (remembered for 10 minutes). A batch with a smaller
+        number was overtaken: nothing is stored, and it raises `BackendUnavailable`. The lifetime counts from
         the moment the message could first run. Works for streams that are not declared yet. A sealed part
         raises `Moved`; see `core/rules/layout.py`.
         """
@@ -213,6 +253,7 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> list[Claim]:
         """Hand out up to `limit` queued messages under the lease of their stream; an empty list after `wait`
@@ -224,6 +265,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
         each lane child work and the rest each have their own order and take turns to go first. A claim
         without child work waits as if there were none. Nothing is taken from a paused stream. Releases unique
         keys of kind `started`.
+        At most `constrained` of all these have constraints (None: as many as there are), as far as their
+        limits allow (`core/limits/limiting.py`). In each lane they and the others share what is asked for.
         Bounded in bytes: once a claim has `CLAIM_BYTES` it takes no more. So it brings little more than that,
         or one message. Fewer messages than `limit` do not mean that there are no more.
         Nothing is lost when the caller is cancelled or the answer is lost: a message that was handed out and
@@ -238,7 +281,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         """Write the outcomes of claims; one verdict each. Each settlement is one atomic step with all that
         follows from it: the lease ends, the message moves or is removed, result and end record are kept, the
-        unique key is released, waiters are woken.
+        unique key is released, waiters are woken, and what the settlement forwards is in the outbox of the
+        stream. A settlement that is not `KEPT` forwards nothing.
 
         Every outcome but `Done` is fenced: `LOST` when the token no longer holds the message. The first
         `Done` counts, with the token of any hand-out, while the message is queued or running anywhere. A
@@ -264,7 +308,13 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
 
     @abstractmethod
     async def reclaim(
-        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self,
+        streams: Sequence[Stream],
+        *,
+        limit: int,
+        every_us: int = 0,
+        after_outage: bool = False,
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> Reclaimed:
         """Take messages whose lease ran out from workers that are gone, at most `limit` in one step.
 
@@ -279,8 +329,8 @@ class Store(Inspector, Scheduling, Topics, Counting, Examination):
 
         Each such message counts one crash more and is queued again with a `TrailEntry` in its trail: after
         its first crash as returned work, which any worker with room takes at once, later as a suspect. At
-        `CRASH_LIMIT` it goes to the dead letters instead, without running. The scan keeps its place from call
-        to call, so that none is starved.
+        `CRASH_LIMIT`, or the limit that `crash_limits` has for its stream, it goes to the dead letters
+        instead, without running. The scan keeps its place from call to call, so that none is starved.
         """
 
     @abstractmethod

@@ -29,6 +29,7 @@ def asgi(
     authenticate: Authenticate | None = None,
     read_only: bool = False,
     trusted_proxies: Iterable[str] = LOOPBACK,
+    live: bool = True,
 ) -> Starlette:
     """The dashboard of an app as an ASGI application.
 
@@ -39,7 +40,8 @@ def asgi(
 
     A session is valid in the process that began it, or in all processes with the same `secret` (default:
     `HEADRACE_DASHBOARD_SECRET`). `trusted_proxies`: addresses and networks of proxies whose
-    `X-Forwarded-For` and `X-Forwarded-Proto` headers count.
+    `X-Forwarded-For` and `X-Forwarded-Proto` headers count. Without `live`, pages do not update themselves:
+    for servers that cannot hold a connection for each open page.
     """
     if password is not None and not password:
         raise ConfigurationError("the dashboard's password is empty: give one, or omit it")
@@ -59,5 +61,6 @@ def asgi(
         "authenticate": authenticate,
         "read_only": read_only,
         "trusted_proxies": trusted_proxies,
+        "live": live,
     }
     return dashboard(app, **options)

@@ -21,8 +21,9 @@ from headrace.dashboard.access.sessions import Sessions
 from headrace.dashboard.actions.actions import act
 
 from .access import login
-from .live import LivePages, live
-from .pages import dead, job, overview, queue, schedules, topics, workers
+from .live import LivePages
+from .live import live as live_page
+from .pages import dead, job, limits, overview, queue, schedules, topics, workers
 from .site import Content, PageFunction, Site
 
 HERE: Final = Path(__file__).parent
@@ -33,6 +34,8 @@ PAGES: Final[dict[str, PageFunction]] = {
     "/topics/{topic}/{group}": queue.group_page,
     "/job": job.page,
     "/dead": dead.page,
+    "/limits": limits.list_page,
+    "/limit": limits.limit_page,
     "/schedules": schedules.page,
     "/topics": topics.page,
     "/workers": workers.page,
@@ -49,16 +52,17 @@ def dashboard(
     authenticate: Authenticate | None,
     read_only: bool,
     trusted_proxies: Iterable[str],
+    live: bool,
 ) -> Starlette:
     sessions = Sessions(password, secret) if password else None
     access = Access(sessions=sessions, authenticate=authenticate, read_only=read_only)
     proxies = TrustedProxies(trusted_proxies)
-    site = Site(app, HERE / "templates", read_only=read_only, has_login=sessions is not None)
+    site = Site(app, HERE / "templates", read_only=read_only, has_login=sessions is not None, live=live)
     site.pages.update(PAGES)
     application = Starlette(
         routes=[
             *(Route(path, site.shown(page), methods=["GET"]) for path, page in PAGES.items()),
-            Route("/live", live, methods=["GET"]),
+            Route("/live", live_page, methods=["GET"]),
             Route(METRICS, _metrics, methods=["GET"]),
             Route("/actions/{verb}", act, methods=["POST"]),
             Route("/static/{name}", _static, methods=["GET"]),

@@ -1,4 +1,4 @@
-"""Links to the pages of queues, groups, jobs and dead letters, below the root of the dashboard."""
+"""Links to the pages of queues, groups, jobs, limits and dead letters, below the root of the dashboard."""
 
 from __future__ import annotations
 
@@ -22,6 +22,15 @@ def dead_link(place: Place) -> str:
 def job_link(place: Place, id: str) -> str:
     """The page of a job or an event. The id is in the query, because it may be `..` or hold slashes."""
     return f"/job?{query({'id': id, **place.options})}"
+
+
+def limit_link(name: str) -> str:
+    return f"/limit?{query({'name': name})}"
+
+
+def waiting_link(limit: str, queue: str) -> str:
+    """The jobs of a queue that a limit holds back."""
+    return f"{place_link(Place(queue))}?{query({'state': 'queued', 'waiting_for': limit})}"
 
 
 def place_in(get: Callable[[str], str | None]) -> Place:

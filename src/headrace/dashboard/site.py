@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
 from headrace.admin.place import Place
+from headrace.admin.waiting import limit_of, waiting_text
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.values.times import ago, span
@@ -24,12 +25,13 @@ from headrace.dashboard.pages.plot import plot
 from headrace.engine.app_loop.retrying import without_retries
 
 from . import text
-from .links import dead_link, job_link, place_link, query
+from .links import dead_link, job_link, limit_link, place_link, query, waiting_link
 
 #: The sections of the dashboard, with their paths.
 SECTIONS: Final = (
     ("Overview", "/"),
     ("Dead letters", "/dead"),
+    ("Limits", "/limits"),
     ("Schedules", "/schedules"),
     ("Topics", "/topics"),
     ("Workers", "/workers"),
@@ -38,7 +40,7 @@ SECTIONS: Final = (
 #: Seconds after which a store that has not answered counts as unavailable.
 STORE_TIMEOUT: Final = 5.0
 
-MACROS: Final = ("time", "badge", "button", "scroll")
+MACROS: Final = ("time", "badge", "button", "scroll", "may_run", "may_start", "limit_users", "waits")
 
 
 class Content(msgspec.Struct, frozen=True):
@@ -58,11 +60,14 @@ PageFunction = Callable[[App, Request], Awaitable[Content]]
 
 
 class Site:
-    def __init__(self, app: App, templates: Path, *, read_only: bool, has_login: bool) -> None:
+    def __init__(
+        self, app: App, templates: Path, *, read_only: bool, has_login: bool, live: bool = True
+    ) -> None:
         self.app = app
         self.read_only = read_only
         self.pages: dict[str, PageFunction] = {}
         self._has_login = has_login
+        self._live = live
         self._environment = _environment(templates)
 
     def shown(self, page: PageFunction) -> Callable[[Request], Awaitable[Response]]:
@@ -103,7 +108,7 @@ class Site:
         now = datetime.now(UTC)
         return {
             "title": content.title,
-            "live": content.live,
+            "live": content.live and self._live,
             "unavailable": content.unavailable,
             "sections": SECTIONS,
             "here": path_of(request),
@@ -143,11 +148,15 @@ def _environment(templates: Path) -> Environment:
         "place_link": place_link,
         "dead_link": dead_link,
         "job_link": job_link,
+        "limit_link": limit_link,
+        "waiting_link": waiting_link,
+        "limit_of": limit_of,
+        "waiting_text": waiting_text,
     }
+    environment.globals |= {"share": text.share, "Place": Place}
     # As globals, because a live part is rendered alone, without the imports of its template.
     macros = environment.get_template("macros.html").module
     environment.globals |= {name: getattr(macros, name) for name in MACROS}
-    environment.globals |= {"share": text.share, "Place": Place}
     return environment
 
 

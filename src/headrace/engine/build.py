@@ -2,32 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Final, NamedTuple
 
 import msgspec
 
+from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import microseconds
 from headrace.core.signals import ChildNotStarted, CleanupFailed, LeftTaskFailed
+from headrace.core.store import CRASH_LIMIT
+from headrace.core.topics.topic import TopicRules
+from headrace.engine.history.entries import EntryMaker
+from headrace.engine.history.recorder import HistoryRecorder
 from headrace.engine.intake.fairness import SlotFairness
 from headrace.engine.intake.group_reader import EventParts
 from headrace.engine.intake.queue_reader import QueueReader, ReaderParts
 from headrace.engine.intake.served_streams import ServedStreams
+from headrace.engine.intake.slotted_reader import SlottedReader
 from headrace.engine.intake.subscriptions import Subscriptions
 from headrace.engine.intake.worker_readers import WorkerReaders
+from headrace.engine.relaying.outbox_source import OutboxSource, StreamOutboxes
+from headrace.engine.relaying.relay import Relay
 from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.executor import Executor
 from headrace.engine.running.failure import described
 from headrace.engine.running.injection.resources import Resources
+from headrace.engine.running.job_limits import JobLimits
 from headrace.engine.running.outcome_policy import OutcomePolicy
 from headrace.engine.running.preparation import RunParts, RunPreparation
 from headrace.engine.running.slots import Slots
 from headrace.engine.settling.claim_control import ClaimControl
+from headrace.engine.settling.death_calls import DeathCalls
 from headrace.engine.settling.held_claims import HeldClaims
 from headrace.engine.settling.in_flight import InFlight
 from headrace.engine.settling.manual_acks import ManualAcks
 from headrace.engine.settling.settlement_signals import SettlementSignals
 from headrace.engine.settling.settler import Settler
 from headrace.engine.settling.traffic_counter import TrafficCounter
+from headrace.engine.upkeep.dead_dropping import DeadDropping
 from headrace.engine.upkeep.heartbeat import Heartbeat, WorkerDescription
 from headrace.engine.upkeep.lease_renewal import LeaseRenewal
 from headrace.engine.upkeep.leases import Leases
@@ -42,10 +55,21 @@ from headrace.engine.upkeep.topic_keeping import TopicKeeping
 from .control import ControlHandler
 from .emitter import Emitter
 from .options import WorkerOptions
+from .queue import Queue
 from .registry import Registry
 from .service import Service, ServicePart
 from .streams import StreamRouter
 from .subscription import Subscription
+
+#: A number of crashes that no message reaches.
+NO_LIMIT: Final = 1 << 31
+
+
+class CrashLimits(NamedTuple):
+    """Where crash limits apply: in the store that recovers a message, or in the worker that claims it."""
+
+    in_store: dict[Stream, int]
+    at_claim: dict[Stream, int]
 
 
 class WorkerPlan(msgspec.Struct, frozen=True):
@@ -58,6 +82,8 @@ class WorkerPlan(msgspec.Struct, frozen=True):
     subscriptions: Sequence[Subscription]
     emitter: Emitter
     fires: bool  # whether the worker fires schedules
+    outboxes: Sequence[OutboxSource] = ()  # outboxes of databases of the user
+    topics: Mapping[str, TopicRules] = {}  # the topics that the app declares
 
 
 class ClaimParts(msgspec.Struct, frozen=True):
@@ -80,6 +106,7 @@ class RunningParts(msgspec.Struct, frozen=True):
     processes: ChildPool
     executor: Executor
     slots: Slots
+    limits: JobLimits
 
 
 class SettlingParts(msgspec.Struct, frozen=True):
@@ -87,6 +114,7 @@ class SettlingParts(msgspec.Struct, frozen=True):
 
     signals: SettlementSignals
     traffic: TrafficCounter
+    history: HistoryRecorder | None
     settler: Settler
 
 
@@ -107,6 +135,7 @@ class UpkeepParts(msgspec.Struct, frozen=True):
     promotion: Promotion
     recovery: LeaseRecovery
     heartbeat: Heartbeat
+    relays: tuple[Relay, ...]
     services: tuple[ServicePart, ...]
 
 
@@ -124,7 +153,9 @@ class WorkerParts(msgspec.Struct, frozen=True):
     @property
     def path(self) -> tuple[ServicePart, ...]:
         """The services that run claims and write their outcomes. They stop last."""
-        return self.running.slots, self.settling.settler, self.settling.traffic
+        settling = self.settling
+        history = () if settling.history is None else (settling.history,)
+        return self.running.slots, settling.settler, settling.traffic, *history
 
 
 def build(plan: WorkerPlan) -> WorkerParts:
@@ -133,7 +164,7 @@ def build(plan: WorkerPlan) -> WorkerParts:
     running = build_running(plan, claims)
     settling = build_settling(plan, claims)
     intake = build_intake(plan, claims, running, settling)
-    upkeep = build_upkeep(plan, claims, running, intake)
+    upkeep = build_upkeep(plan, claims, running, settling, intake)
     control = ControlHandler(
         upkeep.claim_control, claims.readers, claims.leases, upkeep.promotion, intake.schedule_runner
     )
@@ -145,8 +176,9 @@ def build_claims(plan: WorkerPlan) -> ClaimParts:
     leases = Leases(served, plan.options.lease)
     readers = WorkerReaders()
     held = HeldClaims()
-    policy = OutcomePolicy(plan.id, plan.options, held)
-    in_flight = InFlight(held, policy, readers)
+    policy = OutcomePolicy(plan.id, plan.options, held, plan.registry.declared_queues)
+    deaths = DeathCalls(plan.registry.death_tasks, plan.emitter) if plan.registry.death_tasks else None
+    in_flight = InFlight(held, policy, readers, deaths)
     acks = ManualAcks(policy, in_flight)
     return ClaimParts(served, leases, readers, held, policy, in_flight, acks)
 
@@ -158,8 +190,9 @@ def build_running(plan: WorkerPlan, claims: ClaimParts) -> RunningParts:
         announce=problems.cleanup_failed,
         left_behind=problems.left_task_failed,
     )
+    limits = JobLimits(plan.registry, plan.options.queues)
     parts = RunParts(
-        plan.id, plan.options, plan.registry, plan.emitter, claims.held, claims.policy, resources
+        plan.id, plan.options, plan.registry, plan.emitter, claims.held, claims.policy, resources, limits
     )
     preparation = RunPreparation(parts, claims.acks)
     processes = ChildPool(
@@ -172,13 +205,15 @@ def build_running(plan: WorkerPlan, claims: ClaimParts) -> RunningParts:
         held=claims.held,
         finish=claims.in_flight.finish,
         hand_back=claims.in_flight.hand_back,
+        batches=plan.registry.batches,
     )
-    return RunningParts(resources, preparation, processes, executor, slots)
+    return RunningParts(resources, preparation, processes, executor, slots, limits)
 
 
 def build_settling(plan: WorkerPlan, claims: ClaimParts) -> SettlingParts:
     signals = SettlementSignals(plan.emitter, worker=plan.id)
     traffic = TrafficCounter(plan.store, emitter=plan.emitter)
+    history = _history(plan, claims)
     settler = Settler(
         plan.store,
         in_flight=claims.in_flight,
@@ -187,8 +222,18 @@ def build_settling(plan: WorkerPlan, claims: ClaimParts) -> SettlingParts:
         signals=signals,
         traffic=traffic,
         emitter=plan.emitter,
+        history=history,
     )
-    return SettlingParts(signals, traffic, settler)
+    return SettlingParts(signals, traffic, history, settler)
+
+
+def _history(plan: WorkerPlan, claims: ClaimParts) -> HistoryRecorder | None:
+    """None: the app keeps no history, or its store cannot."""
+    keeping = plan.options.history
+    if keeping.most == 0 or not plan.store.records:
+        return None
+    entries = EntryMaker(plan.id, keeping)
+    return HistoryRecorder(plan.store, entries, keeping, held=claims.held, emitter=plan.emitter)
 
 
 def build_intake(
@@ -234,13 +279,27 @@ def _queue_readers(
     if not queues:
         return ()
     processes = running.processes if plan.registry.has_children else None
-    reader = QueueReader(parts, queues, consumer=plan.id, processes=processes)
+    constrained = plan.registry.has_constraints
+    slots = {queue: plan.options.slots[queue.name] for queue in queues if queue.name in plan.options.slots}
+    make = partial(SlottedReader, most=slots) if slots else QueueReader
+    reader = make(
+        parts,
+        queues,
+        consumer=plan.id,
+        processes=processes,
+        constrained=constrained,
+        crash_limits=_crash_limits(plan, claims).at_claim,
+    )
     claims.readers.add(reader, queues)
     return (reader,)
 
 
 def build_upkeep(
-    plan: WorkerPlan, claims: ClaimParts, running: RunningParts, intake: IntakeParts
+    plan: WorkerPlan,
+    claims: ClaimParts,
+    running: RunningParts,
+    settling: SettlingParts,
+    intake: IntakeParts,
 ) -> UpkeepParts:
     store, emitter, served, held = plan.store, plan.emitter, claims.served, claims.held
     claim_control = ClaimControl(
@@ -258,12 +317,26 @@ def build_upkeep(
     prefetch_return = Service("prefetch return", running.slots.return_prefetched, emitter=emitter)
     progress = ProgressWriter(store, running=held.running, policy=claims.policy, emitter=emitter)
     promotion = Promotion(store, served, emitter=emitter)
-    recovery = LeaseRecovery(store, served, leases=claims.leases, emitter=emitter, pulse=pulse)
+    recovery = LeaseRecovery(
+        store,
+        served,
+        leases=claims.leases,
+        emitter=emitter,
+        pulse=pulse,
+        crash_limits=_crash_limits(plan, claims).in_store,
+        history=settling.history,
+    )
     pruning = Pruning(store, emitter=emitter)
     timings = intake.schedule_runner.timings if plan.fires else ()
-    description = WorkerDescription(plan.id, plan.options, served, claims.readers, held, timings)
+    relays = build_relays(plan, claims)
+    description = WorkerDescription(plan.id, plan.options, served, claims.readers, held, timings, relays)
     heartbeat = Heartbeat(
-        store, description, leases=claims.leases, claim_control=claim_control, emitter=emitter
+        store,
+        description,
+        leases=claims.leases,
+        claim_control=claim_control,
+        limits=running.limits,
+        emitter=emitter,
     )
     services: list[ServicePart] = [
         lease_renewal,
@@ -274,10 +347,64 @@ def build_upkeep(
         pruning,
         heartbeat,
     ]
+    if dropping := _dropping(plan, served):
+        services.append(DeadDropping(store, dropping, emitter=emitter))
     if not all(each.fan_out for each in plan.subscriptions):
         services.append(TopicKeeping(store, plan.subscriptions, served, emitter=emitter))
     return UpkeepParts(
-        claim_control, lease_renewal, progress, promotion, recovery, heartbeat, tuple(services)
+        claim_control,
+        lease_renewal,
+        progress,
+        promotion,
+        recovery,
+        heartbeat,
+        relays,
+        (*relays, *services),
+    )
+
+
+def _dropping(plan: WorkerPlan, served: ServedStreams) -> dict[Stream, Queue]:
+    """The queues that do not keep all their dead letters."""
+    declared = plan.registry.declared_queues
+    queues = {stream: declared[stream.name] for stream in served.queues if stream.name in declared}
+    return {
+        stream: queue
+        for stream, queue in queues.items()
+        if queue.dead_retention is not None or queue.dead_limit is not None
+    }
+
+
+def _crash_limits(plan: WorkerPlan, claims: ClaimParts) -> CrashLimits:
+    """The crash limits of the queues that declare one. The deaths of a queue with `on_dead` are written with
+    a call. So there the store recovers a message at its limit too, and the worker that claims it next makes
+    it a dead letter."""
+    declared = [(queue, plan.registry.declared_queues.get(queue.name)) for queue in claims.served.queues]
+    limits = {queue: options.crash_limit for queue, options in declared if options is not None}
+    calling = [queue for queue in limits if queue.name in plan.registry.death_tasks]
+    in_store = {queue: most for queue, most in limits.items() if most is not None}
+    return CrashLimits(
+        in_store=in_store | dict.fromkeys(calling, NO_LIMIT),
+        at_claim={queue: limits[queue] or CRASH_LIMIT for queue in calling},
+    )
+
+
+def build_relays(plan: WorkerPlan, claims: ClaimParts) -> tuple[Relay, ...]:
+    """A relay for all outboxes of streams, if the app forwards from some, and one for each outbox of a
+    database."""
+    forwarding = [each.stream(each.topic) for each in plan.registry.subscriptions if each.forwards]
+    forwarding += [Stream("queue", queue) for queue in plan.registry.death_tasks]
+    own = [StreamOutboxes(plan.store, forwarding)] if forwarding else []
+    return tuple(
+        Relay(
+            source,
+            plan.store,
+            name=plan.id,
+            topics=plan.topics,
+            emitter=plan.emitter,
+            poked=claims.in_flight.forwarded if source in own else None,
+            deaths=DeathCalls(plan.registry.death_tasks, plan.emitter),
+        )
+        for source in (*own, *plan.outboxes)
     )
 
 

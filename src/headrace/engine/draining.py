@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.message import Stream
 
-from .build import WorkerParts
+if TYPE_CHECKING:
+    from .build import WorkerParts
 
 #: Seconds between two checks of the queues, while the worker itself has no work.
 LOOK = 0.02
@@ -32,12 +36,35 @@ async def until_drained(parts: WorkerParts) -> None:
 
 
 async def _nothing_left(parts: WorkerParts) -> bool:
-    for topic in tuple(parts.claims.served.topics):
+    """Follow the way of messages: from topics to groups, through outboxes, to queues."""
+    served = parts.claims.served
+    for topic in tuple(served.topics):
         if (await parts.store.counts(topic)).due:
             return False
-    for stream in tuple(parts.claims.served.claimed):
+    for _ in range(2):  # a job of a queue may have died, and its queue forwards a call to another queue
+        if not (
+            await _are_idle(parts, tuple(served.groups))
+            and await _are_relayed(parts)
+            and await _are_idle(parts, tuple(served.queues))
+        ):
+            return False
+        if not parts.upkeep.relays:
+            break
+    return True
+
+
+async def _are_idle(parts: WorkerParts, streams: Iterable[Stream]) -> bool:
+    for stream in streams:
         counts = await parts.store.counts(stream)
         waiting = 0 if counts.paused else counts.queued + counts.retrying + counts.due
         if counts.running or waiting:
+            return False
+    return True
+
+
+async def _are_relayed(parts: WorkerParts) -> bool:
+    for relay in parts.upkeep.relays:
+        if not await relay.source.is_empty():
+            relay.poke()
             return False
     return True

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import msgspec
+
+from headrace.engine.history.keeping import NO_HISTORY, HistoryKeeping
 
 
 class WorkerOptions(msgspec.Struct, frozen=True):
@@ -15,3 +19,5 @@ class WorkerOptions(msgspec.Struct, frozen=True):
     grace: float
     max_payload: int
     end_record_ttl: float
+    slots: Mapping[str, int] = {}  # of queues that may not use all slots
+    history: HistoryKeeping = NO_HISTORY

@@ -7,6 +7,7 @@ import os
 import signal
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any, ClassVar
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
@@ -34,7 +35,7 @@ class StopSignals:
             loop = asyncio.get_running_loop()
             for number in NUMBERS:
                 self._previous[number] = signal.getsignal(number)
-                loop.add_signal_handler(number, _received)
+                _handle(loop, number)
         self._entered.append(self)
 
     def __exit__(self, *_: object) -> None:
@@ -44,7 +45,8 @@ class StopSignals:
         if not self._entered:
             loop = asyncio.get_running_loop()
             for number in NUMBERS:
-                loop.remove_signal_handler(number)
+                with suppress(NotImplementedError):
+                    loop.remove_signal_handler(number)
                 signal.signal(number, self._previous.pop(number) or signal.SIG_DFL)
 
     def receive(self) -> None:
@@ -80,6 +82,13 @@ class _ForkedSignals(threading.local):
 if hasattr(os, "register_at_fork"):
     _fork = _ForkedSignals()
     os.register_at_fork(before=_fork.before, after_in_parent=_fork.in_parent, after_in_child=_fork.in_child)
+
+
+def _handle(loop: asyncio.AbstractEventLoop, number: signal.Signals) -> None:
+    try:
+        loop.add_signal_handler(number, _received)
+    except NotImplementedError:  # the event loops of Windows
+        signal.signal(number, lambda *_: loop.call_soon_threadsafe(_received))
 
 
 def _received() -> None:

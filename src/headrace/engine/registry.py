@@ -6,7 +6,7 @@ import functools
 import inspect
 import sys
 import weakref
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar
 
@@ -18,10 +18,13 @@ from headrace.core.messages.message import Envelope, Stream
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.schedules.schedule import Schedule
 from headrace.core.values.codec import BindingCodec
+from headrace.engine.declared_limits import DeclaredLimits
+from headrace.engine.queue import Queue
 from headrace.engine.running.injection.resources import Lifespan
 
 if TYPE_CHECKING:
     from headrace.engine.running.run import Run
+    from headrace.engine.settling.death_calls import DeathTask
     from headrace.engine.settling.manual_acks import ManualAcks
 
     from .subscription import Subscription
@@ -44,6 +47,17 @@ Middleware = Callable[["Run", CallNext], Awaitable[object]]
 Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
 DecodeBound = Callable[[str, Envelope], tuple[tuple[Any, ...], dict[str, Any]]]
 Fit = Callable[["Run", "ManualAcks"], tuple[Any, ...]]
+#: The names of the limits that the jobs of a task have in a queue.
+LimitsIn = Callable[[str], Sequence[str]]
+
+
+class BatchRule(msgspec.Struct, frozen=True):
+    """How many jobs of a batch task run together at most, and how long one waits for others, in seconds.
+    `ordered`: they have keys. A list has one key, and of a key there is one job at a time."""
+
+    size: int
+    wait: float = 0.0
+    ordered: bool = False
 
 
 class Handler(msgspec.Struct, frozen=True, eq=False):
@@ -64,16 +78,22 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     decode_bound: DecodeBound | None = None
     # Of a subscription: `fit` makes the arguments from the whole run and the part that settles deliveries.
     fit: Fit | None = None
-    batch: bool = False  # it takes a list of events, and can report the outcome of each
+    own_retry: bool = True  # the task names its policy; else that of its queue goes first
+    batch: bool = False  # it takes a list of events or jobs, and can report the outcome of each
+    batch_rule: BatchRule | None = None  # of a batch task; the batches of events are those of subscriptions
     job_logs: int = 0  # how many of its log lines are kept with the job
-    plain: bool = False  # a coroutine function with nothing around it; set by the registry
+    limits_in: LimitsIn | None = None
+    limited: bool = False  # its jobs must have limits, or it was paused; set by the registry
+    bare: bool = False  # a coroutine function with nothing around it
+    plain: bool = False  # the same, and not limited
 
     def __post_init__(self) -> None:
         if self.run_in == "loop" and not _is_async_def(self.function):
             msgspec.structs.force_setattr(self, "function", _awaiting(self.function))
         bare = self.fit is None and self.decode_bound is None
-        plain = self.run_in == "loop" and bare and not self.batch and not self.timeout
-        msgspec.structs.force_setattr(self, "plain", plain)
+        bare = self.run_in == "loop" and bare and not self.batch and not self.timeout
+        msgspec.structs.force_setattr(self, "bare", bare)
+        msgspec.structs.force_setattr(self, "plain", bare and not self.limited)
 
 
 class Registry:
@@ -87,12 +107,19 @@ class Registry:
         self.codec = codec  # if it binds payloads: schedules need it for the jobs that they make
         self.handlers: dict[str, Handler] = {}
         self._middleware: list[Middleware] = []
+        self.limits: DeclaredLimits = DeclaredLimits()
+        self.death_tasks: dict[str, DeathTask] = {}  # by queue; known when a worker is made
+        self.declared_queues: dict[str, Queue] = {}  # those that the code declares
         self.schedules: dict[str, Schedule] = {}  # those that the code declares
         self.subscriptions: list[Subscription] = []
         self._served: dict[Stream, Subscription | None] = {}
         self._serving: dict[int, tuple[Stream, Subscription | None]] = {}
         self.find: Callable[[str], Handler | None] = self.handlers.get
         self.has_children: bool = False  # whether any of its tasks runs in a child process
+        self.has_constraints: bool = (
+            False  # whether any of its tasks or queues has limits, tenants or an order
+        )
+        self.ordered_queues: set[str] = set()  # of tasks with ordered_by=
         self.running: weakref.WeakSet[object] = weakref.WeakSet()  # workers that use this registry
 
     def refuse_while_running(self, what: str) -> None:
@@ -107,15 +134,23 @@ class Registry:
         known = self.handlers.get(handler.name)
         if known is not None and not _same_function(known.function, handler.function):
             raise ConfigurationError(
-                f"two tasks are called {handler.name!r}: {_where(known.function)} and "
-                f"{_where(handler.function)}; give one of them another name="
+                f"two tasks are called {handler.name!r}: {where(known.function)} and "
+                f"{where(handler.function)}; give one of them another name="
             )
         if known is None:
-            self.refuse_while_running(f"task {handler.name!r} ({_where(handler.function)})")
+            self.refuse_while_running(f"task {handler.name!r} ({where(handler.function)})")
         self.handlers[handler.name] = self._logging(handler)
+        if known is not None and known.limited:
+            self.limit(handler.name)
         if handler.run_in == "process":
             self.has_children = True
             _declare(self, handler)
+
+    def limit(self, task: str) -> None:
+        """From now on, workers look whether the jobs of this task have all their limits."""
+        handler = self.handlers.get(task)
+        if handler is not None and not handler.limited:
+            self.handlers[task] = msgspec.structs.replace(handler, limited=True)
 
     def subscribe(self, subscription: Subscription) -> None:
         """Add a subscription. One group of one topic has one handler."""
@@ -123,11 +158,9 @@ class Registry:
             if known.overlaps(subscription):
                 raise ConfigurationError(
                     f"group {subscription.group!r} of {subscription.topic} has a handler already "
-                    f"({known.topic}: {_where(known.handler.function)}): give the other one another group"
+                    f"({known.topic}: {where(known.handler.function)}): give the other one another group"
                 )
-        self.refuse_while_running(
-            f"the subscription {subscription} ({_where(subscription.handler.function)})"
-        )
+        self.refuse_while_running(f"the subscription {subscription} ({where(subscription.handler.function)})")
         subscription.handler = self._logging(subscription.handler)
         self.subscriptions.append(subscription)
         self._served.clear()
@@ -176,6 +209,11 @@ class Registry:
 
     def __contains__(self, name: object) -> bool:
         return name in self.handlers
+
+    @property
+    def batches(self) -> dict[str, BatchRule]:
+        """The batch tasks by name."""
+        return {each.name: each.batch_rule for each in self if each.batch_rule is not None}
 
     def queues(self) -> set[str]:
         return {handler.queue for handler in self}
@@ -260,10 +298,11 @@ def _awaiting(function: Callable[P, Awaitable[T]]) -> Callable[P, Coroutine[Any,
 
 def _same_function(one: Callable[..., Any], other: Callable[..., Any]) -> bool:
     # A module that is imported twice (as __main__ and by its name) or reloaded declares its tasks again.
-    return _where(one) == _where(other)
+    return where(one) == where(other)
 
 
-def _where(function: Callable[..., Any]) -> str:
+def where(function: Callable[..., Any]) -> str:
+    """The name of a function, and its place in the code."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     place = f"{code.co_filename}:{code.co_firstlineno}" if code else repr(function)
     return f"{getattr(function, '__qualname__', function)} ({place})"

@@ -7,6 +7,7 @@ import random
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, Protocol
 
+from headrace.core.errors import StoreMoved
 from headrace.core.signals import BackendError
 
 from .emitter import Emitter
@@ -14,6 +15,9 @@ from .emitter import Emitter
 #: Seconds. After the n-th failure in a row a loop waits up to 0.1·2ⁿ, full jitter, at most this. All loops
 #: work again at most this long after the store does. Connections have their own pauses, shared by all loops.
 LONGEST_BACKOFF = 1.0
+
+#: Seconds until the next step after one that found everything moved to another store.
+MOVED_PAUSE = 30.0
 
 
 class ServicePart(Protocol):
@@ -88,7 +92,7 @@ class Service:
             if isinstance(error, GeneratorExit) or (task is not None and task.cancelling()):
                 raise
             self.failures += 1
-            pause = backoff(self.failures)
+            pause = MOVED_PAUSE if isinstance(error, StoreMoved) else backoff(self.failures)
             text = f"{type(error).__name__}: {error}"
             self._emitter.emit(BackendError(service=self.name, error=text, delay=pause))
         else:
@@ -103,7 +107,7 @@ class Service:
             handle.cancel()
 
 
-async def carried_through(work: Coroutine[Any, Any, None], hurry: Callable[[], None]) -> None:
+async def carried_through(work: Coroutine[Any, Any, None], hurry: Callable[[], None] = lambda: None) -> None:
     """Wait until `work` ends. A cancellation does not interrupt it: it calls `hurry`, and is raised
     afterwards."""
     task = asyncio.get_running_loop().create_task(work)

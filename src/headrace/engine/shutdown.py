@@ -10,6 +10,9 @@ from typing import Any
 #: Seconds after `hurry`: for a single step, and for all remaining steps together.
 QUICK_STEP, QUICK_ALL = 0.3, 1.4
 
+#: Seconds that a handler has to end after its last cancellation.
+CANCEL_WAIT = 1.0
+
 Step = Callable[[], Coroutine[Any, Any, object]]
 
 #: Seconds that a step gets when that time is used up.

@@ -37,6 +37,8 @@ class SubscriptionOptions(msgspec.Struct, frozen=True):
     fan_out: bool = False
     batch: int | None = None
     ordered: bool = False
+    forwards: bool = False  # its handler forwards messages to other streams
+    schema_versions: frozenset[int] | None = None  # None: all
 
 
 class Subscription:
@@ -61,6 +63,7 @@ class Subscription:
         self.fan_out: bool = options.fan_out
         self.batch: int | None = options.batch
         self.ordered: bool = options.ordered
+        self.forwards: bool = options.forwards
 
     def __str__(self) -> str:
         return f"{self.topic} (fan-out)" if self.fan_out else f"{self.topic}/{self.group}"

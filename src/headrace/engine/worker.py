@@ -3,26 +3,33 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from types import TracebackType
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType, TracebackType
+from typing import TYPE_CHECKING
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.signals import BackendError, WorkerStarted, WorkerStopped, WorkerStopping
+from headrace.core.topics.topic import TopicRules
 from headrace.engine.app_loop.app_loop import AppLoop
+from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.app_loop.store_wait import waiting_for_store
 from headrace.engine.producing.identity import new_identity
+from headrace.engine.relaying.outbox_source import OutboxSource
 from headrace.engine.running.interrupts import guard_tasks
-from headrace.engine.running.slots import CANCEL_WAIT
 
-from .build import WorkerParts, WorkerPlan, build
 from .draining import until_drained
 from .emitter import Emitter
 from .options import WorkerOptions
 from .process_signals import StopSignals
 from .registry import Registry
 from .service import carried_through, first_of
-from .shutdown import QUICK_ALL, QUICK_STEP, Shutdown
+from .shutdown import CANCEL_WAIT, QUICK_ALL, QUICK_STEP, Shutdown
 from .subscription import Subscription
+
+if TYPE_CHECKING:
+    from .build import WorkerParts
 
 #: Seconds for the last writes of a stopping worker. Recovery handles what is not written by then.
 LAST_WRITES = 5.0
@@ -42,10 +49,14 @@ class Worker:
         registry: Registry,
         emitter: Emitter,
         subscriptions: Sequence[Subscription] = (),
+        outboxes: Sequence[OutboxSource] = (),
+        topics: Mapping[str, TopicRules] = MappingProxyType({}),
     ) -> None:
         self.id: str = new_identity()
         self.options = options
         self.subscriptions = subscriptions
+        self._outboxes = outboxes
+        self._topics = topics
         self._app_loop = app_loop
         self._registry = registry
         self._emitter = emitter
@@ -53,9 +64,14 @@ class Worker:
         self._hurry = asyncio.Event()
         self._stopping: asyncio.Task[None] | None = None
         self._state = "new"
+        self._stopped: Callable[[], None] = lambda: None
         self._fires = True  # whether the worker fires schedules
         self._end_listening: Callable[[], None] = lambda: None
         self._unguard: Callable[[], None] = lambda: None
+
+    def when_stopped(self, listen: Callable[[], None]) -> None:
+        """Call `listen` once, when the worker has stopped."""
+        self._stopped = listen
 
     @property
     def _parts(self) -> WorkerParts:
@@ -73,6 +89,12 @@ class Worker:
     def running(self) -> int:
         """How many jobs are in a handler now."""
         return 0 if self._built is None else len(self._built.claims.held.running)
+
+    @property
+    def running_names(self) -> list[str]:
+        """The task and the id of each job that is in a handler now, the first to start first."""
+        runs = [] if self._built is None else self._built.claims.held.running.values()
+        return [f"{run.task} {run.id}" for run in runs]
 
     @property
     def last_poll(self) -> float:
@@ -177,6 +199,7 @@ class Worker:
         self._app_loop.unregister_user(self.stop)
         self._registry.running.discard(self)
         self._state = "stopped"
+        self._stopped()
         self._emitter.emit(WorkerStopped(self.id, self.processed, parts.settling.settler.released))
 
     def _stop_failed(self, error: BaseException) -> None:
@@ -199,20 +222,33 @@ class Worker:
         or that refuses."""
         if self._state != "new":
             raise ConfigurationError("a worker can be started once; ask app.worker() for another")
+        if sys.platform == "win32" and self._registry.has_children:
+            raise ConfigurationError(
+                "tasks with run_in='process' do not run on Windows: write run_in='thread', or run the worker "
+                "on Linux or macOS"
+            )
         with waiting_for_store(self._emitter):
             await self._app_loop.open_here()
-            parts = self._built = build(self._plan())
+            parts = self._built = self._build()
             self._registry.running.add(self)
             try:
                 await parts.claims.leases.ask_for(parts.store, self._emitter)
+                if self._registry.has_constraints:
+                    parts.store.demand_limiting()
+                await self._registry.limits.check(parts.store)
+                await self._registry.limits.declare_to(parts.store, self._emitter)
+                await with_retries(lambda: _learn_paused_tasks(parts))
                 await parts.intake.subscriptions.join()
             except BaseException:
                 await self._take_back()
                 raise
         self._state = "prepared"
 
-    def _plan(self) -> WorkerPlan:
-        return WorkerPlan(
+    def _build(self) -> WorkerParts:
+        # Imported here: a program that only enqueues starts faster without the parts of a worker.
+        from .build import WorkerPlan, build
+
+        plan = WorkerPlan(
             id=self.id,
             options=self.options,
             store=self._app_loop.backend,
@@ -220,7 +256,10 @@ class Worker:
             subscriptions=self.subscriptions,
             emitter=self._emitter,
             fires=self._fires,
+            outboxes=self._outboxes,
+            topics=self._topics,
         )
+        return build(plan)
 
     async def _take_back(self) -> None:
         """Undo the preparation. Nothing is started yet, and the caller may try again."""
@@ -245,3 +284,9 @@ class Worker:
         store, topics = parts.store.description, tuple(map(str, self.subscriptions))
         started = WorkerStarted(self.id, options.queues, options.concurrency, options.lease, store, topics)
         self._emitter.emit(started)
+
+
+async def _learn_paused_tasks(parts: WorkerParts) -> None:
+    """Before the first claim. From then on the heartbeat tells."""
+    limits = await parts.store.limits(counted=False)
+    parts.running.limits.pause(paused_tasks(record.figures for record in limits))

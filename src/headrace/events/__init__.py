@@ -3,6 +3,7 @@
 Here are the types that the methods of `Topic` take and return, for annotations.
 """
 
+from .consumer import Consumer, Deliveries
 from .encoder import EventDraft
 from .options import (
     BatchSettings,
@@ -11,10 +12,13 @@ from .options import (
     TopicOptions,
     TopicSettings,
 )
+from .sync_topic import SyncTopic
 from .topic import Fed, FedOptions, Subscribe, SubscribeBatch
 
 __all__ = [
     "BatchSettings",
+    "Consumer",
+    "Deliveries",
     "EventDraft",
     "EventOptions",
     "Fed",
@@ -22,6 +26,7 @@ __all__ = [
     "Subscribe",
     "SubscribeBatch",
     "SubscriptionSettings",
+    "SyncTopic",
     "TopicOptions",
     "TopicSettings",
 ]

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.directives import RetryLater, Unrecoverable
 from headrace.core.values.durations import Duration
 from headrace.engine.running.run import Run
-from headrace.engine.settling.manual_acks import ManualAcks
 
 from .event import Event
+
+if TYPE_CHECKING:
+    from headrace.engine.settling.manual_acks import ManualAcks
 
 T = TypeVar("T")
 
@@ -69,9 +71,10 @@ class Delivery(Generic[T]):
         """Settle the event: it goes to the dead letters of the group, with `why` as the reason."""
         await self._settle(Unrecoverable(why))
 
-    async def retry(self, delay: Duration = 0) -> None:
-        """Settle the event: the group gets it again after `delay` seconds. This counts as a failure."""
-        await self._settle(RetryLater(delay))
+    async def retry(self, delay: Duration = 0, *, reason: str = "") -> None:
+        """Settle the event: the group gets it again after `delay` seconds, 0 by default. This counts as a
+        failure, and `reason` is its text; after the last retry it is the error of the dead letter."""
+        await self._settle(RetryLater(delay, reason))
 
     def ack_sync(self) -> None:
         """`ack()` for plain functions."""
@@ -81,9 +84,9 @@ class Delivery(Generic[T]):
         """`reject()` for plain functions."""
         self._wait(self.reject(why))
 
-    def retry_sync(self, delay: Duration = 0) -> None:
+    def retry_sync(self, delay: Duration = 0, *, reason: str = "") -> None:
         """`retry()` for plain functions."""
-        self._wait(self.retry(delay))
+        self._wait(self.retry(delay, reason=reason))
 
     async def _settle(self, error: Exception | None) -> None:
         settling = self._acks.settle(self._run, error)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import cached_property
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
 
 from headrace.core.errors import ConfigurationError, InvalidPayload, PayloadTooLarge
 from headrace.core.messages.associated_data import event_data
-from headrace.core.messages.event_envelope import EventEnvelope
+from headrace.core.messages.event_envelope import CONTENT_TYPE, EventEnvelope
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import (
     ENVELOPE_ROOM,
@@ -33,6 +33,9 @@ from .event import Inherited
 
 T = TypeVar("T")
 
+#: The earliest time of an event: stored times count from it.
+EARLIEST: Final = datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
+
 
 class EventDraft(msgspec.Struct, Generic[T], frozen=True):
     """An event before it is published: a payload with its options. `topic.message(...)` makes it, and
@@ -49,6 +52,8 @@ class EventDraft(msgspec.Struct, Generic[T], frozen=True):
     idempotency_key: str | None = None
     correlation_id: str | None = None
     schema_version: int | None = None
+    occurred_at: datetime | None = None
+    content_type: str | None = None
 
 
 class EventEncoder:
@@ -115,10 +120,12 @@ class EventEncoder:
             payload,
             key=_optional("key", draft.key),
             source=_optional("source", draft.source),
+            content_type=_optional("content_type", draft.content_type) or CONTENT_TYPE,
             schema_version=self._version(draft.schema_version),
             idempotency_key=_optional("idempotency_key", draft.idempotency_key),
             traceparent=(headers or {}).get(TRACEPARENT) or traceparent,
             correlation_id=_optional("correlation_id", draft.correlation_id) or correlation_id,
+            occurred_us=0 if draft.occurred_at is None else _occurred_us(draft.occurred_at),
         )
 
     def _version(self, given: int | None) -> int:
@@ -172,6 +179,13 @@ class EventEncoder:
         if draft.idempotency_key is None:
             return None
         return UniqueKey(draft.idempotency_key, "elapsed", self._window_us)
+
+
+def _occurred_us(given: object) -> int:
+    moment = due_moment("occurred_at", given)
+    if moment < EARLIEST:
+        raise ConfigurationError(f"occurred_at must be after {EARLIEST:%Y-%m-%d} UTC, not {given!r}")
+    return round(moment.timestamp() * SECOND)
 
 
 def _optional(name: str, value: object) -> str:

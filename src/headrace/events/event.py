@@ -27,7 +27,23 @@ Inherited = tuple[str, str]
 
 
 class Event(msgspec.Struct, Generic[T], frozen=True):
-    """The payload with its envelope. A handler that needs the envelope takes `Event[OrderPlaced]`."""
+    """The payload with its envelope. A handler that needs the envelope takes `Event[OrderPlaced]`.
+
+    - `id`: its id
+    - `topic`: the topic to which it was published
+    - `payload`: the payload, in the type of the topic
+    - `kind`: the kind of the event; by default the name of its type
+    - `occurred_at`: when it happened
+    - `key`: ordered groups handle events of one key one at a time
+    - `source`: where it comes from
+    - `headers`: texts that travel with it
+    - `content_type`: what the payload is, as a text for its readers
+    - `schema_version`: the version of the payload
+    - `idempotency_key`: events with the same key are stored once
+    - `expires_at`: when it is too late to handle it
+    - `traceparent`: its trace
+    - `correlation_id`: what it belongs to
+    """
 
     id: str
     topic: str
@@ -91,7 +107,7 @@ def event_of(envelope: EventEnvelope, topic: str, payload: Any, expires_us: int)
         topic=topic,
         payload=payload,
         kind=envelope.task,
-        occurred_at=datetime_of(envelope.enqueued_us),
+        occurred_at=datetime_of(envelope.occurred_us or envelope.enqueued_us),
         key=envelope.key or None,
         source=envelope.source or None,
         headers=envelope.headers or NO_HEADERS,

@@ -5,34 +5,51 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import count
 from typing import Any, Unpack
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
 from headrace.core.messages.message import Message, Stream, group_stream
+from headrace.core.messages.outgoing import Outgoing
 from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
 from headrace.core.records.answers import Answer
 from headrace.core.signals import EventPublished
 from headrace.core.topics.topic import Start
+from headrace.core.values.codec import binding
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_parts import AppParts
+from headrace.engine.app_loop.portal import Portal
 from headrace.engine.app_loop.retrying import RETRY_TIME, with_retries
-from headrace.engine.subscription import FAN_OUT_MARK, Subscription, SubscriptionOptions
+from headrace.engine.options import WorkerOptions
+from headrace.engine.registry import Registry
+from headrace.engine.running.run import current_run
+from headrace.engine.subscription import FAN_OUT_MARK, Acknowledgement, Subscription, SubscriptionOptions
+from headrace.engine.worker import Worker
 
+from .consumer import Consumer, HandOver
 from .encoder import EventDraft, EventEncoder
 from .event import Duplicate, Inherited, Published, PublishOutcome, Refused, inherited
 from .handlers import EventReader, handler_of
 from .options import TopicSettings, checked_pattern, topic_options
 from .topic import Topic, TopicPattern
+from .versions import EventVersions
 
 #: Events that are encoded at a time while the store writes those before.
 PAGE = 500
+
+#: The lease of a consumer, in seconds: that of workers by default.
+PULLING_LEASE = 15.0
 
 
 class Events:
     """Makes topics and subscriptions, and publishes events. Made by the app."""
 
-    def __init__(self, parts: AppParts) -> None:
+    def __init__(self, parts: AppParts, outgoing_of: Callable[[Any], Outgoing]) -> None:
+        """`outgoing_of` gives the message of a call, for events that start jobs."""
+        self._outgoing_of = outgoing_of
+        self.portal: Portal = parts.portal
+        self._transactions = parts.transactions
         self._app_loop = parts.app_loop
         self._registry = parts.registry
         self._emitter = parts.emitter
@@ -85,7 +102,8 @@ class Events:
                 f"start={options.start.event!r} on {topic.name}: an event's id belongs to one topic; "
                 "begin at a time instead"
             )
-        reader = EventReader(function, topic.wanted, options, self._codec, local_names)
+        versions = EventVersions(self._topics, options.schema_versions)
+        reader = EventReader(function, topic.wanted, options, self._codec, local_names, versions)
         reader.check()
         group = options.group or f"{FAN_OUT_MARK}{next(self._fan_outs)}"
         handler = handler_of(
@@ -105,6 +123,39 @@ class Events:
             )
         )
         self._readers.append(reader)
+
+    def refuse_while_running(self, what: str) -> None:
+        """Raise while a worker of the app runs."""
+        self._registry.refuse_while_running(what)
+
+    def consume(self, topic: Topic[Any], options: SubscriptionOptions, ack: Acknowledgement) -> Consumer[Any]:
+        """A consumer of a topic; see `Topic.consume`."""
+        return Consumer(ack, partial(self._pulling, topic, options))
+
+    def _pulling(self, topic: Topic[Any], options: SubscriptionOptions, hand_over: HandOver) -> Worker:
+        """A worker that passes the events of one group on."""
+        versions = EventVersions(self._topics, None)
+        reader = EventReader(hand_over, topic.wanted, options, self._codec, {}, versions)
+        name = f"{topic.name}/{options.group}"
+        handler = handler_of(hand_over, reader, name, options.retry or self._retry, batch=False)
+        registry = Registry(codec=binding(self._codec))
+        rules = topic.options.rules
+        registry.subscribe(Subscription(topic.name, options.group or "", handler, options, rules))
+        return Worker(
+            WorkerOptions(
+                queues=(),
+                concurrency=options.max_in_flight,
+                children=1,
+                lease=PULLING_LEASE,
+                grace=0.0,
+                max_payload=self._max_payload,
+                end_record_ttl=0.0,
+            ),
+            app_loop=self._app_loop,
+            registry=registry,
+            emitter=self._emitter,
+            subscriptions=registry.subscriptions,
+        )
 
     def resolve(self) -> None:
         """Check the annotations of every handler. A worker does this before its first event."""
@@ -155,6 +206,25 @@ class Events:
             id = await self.publish(topic, draft, _traced(sending))
             sending.ids = (id,)
             return id
+
+    async def publish_within(
+        self, topic: Topic[Any], drafts: list[EventDraft[Any]], transaction: object
+    ) -> list[PublishOutcome]:
+        """Write events in a transaction of the user; see `Topic.publish_many`. A relay publishes them once it
+        has committed."""
+        traced = inherited()
+        page = [_encoded(topic.encoder, draft, traced) for draft in drafts]
+        stream = Stream("topic", topic.name)
+        messages = [each for each in page if isinstance(each, Message)]
+        answers = await self._transactions.write(transaction, [Outgoing(stream, each) for each in messages])
+        known = answers if answers is not None else [Answer(each.id) for each in messages]
+        outcomes = iter(map(_outcome, known))
+        return [next(outcomes) if isinstance(each, Message) else each for each in page]
+
+    def forward(self, call: object) -> None:
+        """Enqueue a call with the settlement of the event whose handler runs now."""
+        run = current_run.get()
+        run.forwards = (*run.forwards, self._outgoing_of(call))
 
     async def replay(self, topic: str, group: str, start: Start) -> None:
         """Let a group of a topic read again from `start`; see `Topic.replay`."""
@@ -207,7 +277,7 @@ class Events:
                 within=max(0.0, left),
             )
             self._app_loop.declared_topics.add(topic.name)
-        answers = await self._app_loop.producer.append(stream, messages, None, since)
+        answers = await self._app_loop.producer.append(stream, messages, topic.options.limit, since)
         if EventPublished in self._emitter.wanted:
             for message, answer in zip(messages, answers, strict=True):
                 if answer.verdict != "full":
@@ -244,6 +314,15 @@ def _not_durable(error: NotConfirmed, count: int) -> list[PublishOutcome]:
     return taken + [Refused(BackendUnavailable(str(error), uncertain=True))] * (count - len(taken))
 
 
+def _full(answer: Answer) -> QueueFull:
+    if answer.why:
+        return QueueFull("the store has no room for more events; give it more memory")
+    return QueueFull(
+        "the topic holds as many events as its max_length allows, and its groups have not drawn them: try "
+        "again later, add workers, or use overflow='drop_oldest'"
+    )
+
+
 def _outcome(answer: Answer) -> PublishOutcome:
     match answer.verdict:
         case "accepted":
@@ -251,4 +330,4 @@ def _outcome(answer: Answer) -> PublishOutcome:
         case "duplicate":
             return Duplicate(answer.id)
         case _:
-            return Refused(QueueFull("the store has no room for more events; give it more memory"))
+            return Refused(_full(answer))

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import cached_property, partial
 from inspect import Parameter
-from typing import Any, Literal, NoReturn, get_args, get_origin
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 import msgspec
 
@@ -23,11 +23,14 @@ from headrace.engine.registry import Handler
 from headrace.engine.running.injection.dependencies import asked_of_callers, needs_of
 from headrace.engine.running.injection.injection import provided
 from headrace.engine.running.run import Run
-from headrace.engine.settling.manual_acks import ManualAcks
 from headrace.engine.subscription import SubscriptionOptions
 
 from .delivery import Delivery
 from .event import Event, event_of
+from .versions import EventVersions
+
+if TYPE_CHECKING:
+    from headrace.engine.settling.manual_acks import ManualAcks
 
 #: What a handler takes: the payload, the event, or the delivery.
 Form = Literal["payload", "event", "delivery"]
@@ -44,7 +47,9 @@ class EventReader:
         options: SubscriptionOptions,
         codec: AppCodec | None,
         local_names: Mapping[str, Any],
+        versions: EventVersions | None = None,
     ) -> None:
+        self._versions = versions
         if not hasattr(inner := _inner(function), "__qualname__"):
             raise ConfigurationError(f"a handler is a function, not {function!r}")
         self._function = inner
@@ -83,12 +88,32 @@ class EventReader:
         """The argument for a run; `InvalidPayload` when the bytes do not fit the type."""
         run.settled = self._settled
         binding = self._binding
-        payload = self._payload(run.envelope.payload if binding is None else self._verified(run, binding))
+        data = run.envelope.payload if binding is None else self._verified(run, binding)
+        if self._versions is not None and self._evolves:
+            return self._brought(run, acks, data, self._versions)
+        payload = self._payload(data)
         if self.form == "payload":
             return (payload,)
         claim = run.claim
         event = event_of(decode_event(claim.body), claim.whole.topic, payload, claim.expires_us)
         return (event,) if self.form == "event" else (Delivery(event, run, acks),)
+
+    def _brought(self, run: Run, acks: ManualAcks, data: bytes, versions: EventVersions) -> tuple[Any, ...]:
+        """The argument for a run, in a schema version that the subscription takes."""
+        claim = run.claim
+        envelope, topic = decode_event(claim.body), claim.whole.topic
+        data, version = versions.brought(envelope, topic, unwrapped(data, self._codec))
+        payload = self._decoded(data)
+        if self.form == "payload":
+            return (payload,)
+        envelope = msgspec.structs.replace(envelope, schema_version=version)
+        event = event_of(envelope, topic, payload, claim.expires_us)
+        return (event,) if self.form == "event" else (Delivery(event, run, acks),)
+
+    @cached_property
+    def _evolves(self) -> bool:
+        # Upcasts are declared before the first worker starts.
+        return self._versions is not None and self._versions.matter
 
     def decode(self, payload: bytes) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments of a handler that takes the payload alone."""
@@ -103,7 +128,9 @@ class EventReader:
         return codec.decode_for(event.payload, event_data(claim.whole.topic, event))
 
     def _payload(self, payload: bytes) -> Any:
-        data = unwrapped(payload, self._codec)
+        return self._decoded(unwrapped(payload, self._codec))
+
+    def _decoded(self, data: bytes) -> Any:
         try:
             return self._decoder.decode(data)
         except DECODE_ERRORS as error:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Literal, Never, TypedDict
+from typing import Literal, Never, TypedDict, get_args
 
 import msgspec
 
@@ -24,24 +24,20 @@ from headrace.engine.subscription import Acknowledgement, SubscriptionOptions
 #: How long events are kept by default.
 WEEK = timedelta(days=7)
 
+#: What happens when a topic has `max_length` events.
+Overflow = Literal["drop_oldest", "refuse"]
+
 #: How many events of a subscription are in flight at most by default.
 IN_FLIGHT = 64
 
 
 class TopicSettings(TypedDict, total=False):
-    """The options of `app.topic(...)`, as users write them.
-
-    - `retention`: how long events are kept; None: for ever
-    - `max_length`: how many events are kept at most
-    - `retention_strict`: keep an event, at any age, until every group with a live member has drawn it
-    - `idempotency_window`: how long an idempotency key is remembered
-    - `schema_version`: the version that events of this topic carry
-    - `partitions`: the number of parts of a topic that is not made yet
-    """
+    """The options of `app.topic(...)`, as users write them. `App.topic` says what each of them means."""
 
     retention: Duration | None
     max_length: int | None
     retention_strict: bool
+    overflow: Overflow
     idempotency_window: Duration
     schema_version: int
     partitions: int | None
@@ -55,20 +51,12 @@ class GroupSettings(TypedDict, total=False):
     start: StartAt
     fan_out: bool
     ordered: bool
+    schema_versions: Iterable[int] | None
 
 
 class SubscriptionSettings(GroupSettings, total=False):
-    """The options of `subscribe(...)`, as users write them.
-
-    - `ack`: an event is settled by the success of its handler (`"success"`), before it is handled
-      (`"receipt"`), or by the handler itself (`"manual"`)
-    - `retry`: a `RetryPolicy`, or a function `(failures, error) -> delay | None`
-    - `max_in_flight`: how many events one worker holds at most
-    - `start`: where a new group begins: `"new"`, `"beginning"`, the id of an event, or a datetime with a time
-      zone
-    - `fan_out`: every process gets every event while it runs
-    - `ordered`: events of one key are handled one at a time, in order
-    """
+    """The options of `subscribe(...)`, as users write them. `Topic.subscribe` says what each of them
+    means."""
 
     ack: Acknowledgement
 
@@ -81,19 +69,8 @@ class BatchSettings(GroupSettings, total=False):
 
 
 class EventOptions(TypedDict, total=False):
-    """The options of `publish(...)` and `message(...)`, as users write them.
-
-    - `key`: ordered groups handle events of one key one at a time, in order
-    - `headers`: texts that travel with the event
-    - `kind`: the kind of the event; by default the name of its type
-    - `source`: where the event comes from
-    - `delay` or `at`: when the event may be delivered first, as seconds from now or as a datetime with a time
-      zone
-    - `expires`: how long the event may wait for its handler
-    - `idempotency_key`: events with the same key are stored once within the window of the topic
-    - `correlation_id`: by default that of the job or event whose handler publishes this event
-    - `schema_version`: by default that of the topic
-    """
+    """The options of `publish(...)` and `message(...)`, as users write them. `Topic.publish` says what each
+    of them means."""
 
     key: str | None
     headers: Mapping[str, str] | None
@@ -105,6 +82,8 @@ class EventOptions(TypedDict, total=False):
     idempotency_key: str | None
     correlation_id: str | None
     schema_version: int | None
+    occurred_at: datetime | None
+    content_type: str | None
 
 
 class TopicOptions(msgspec.Struct, frozen=True):
@@ -115,6 +94,7 @@ class TopicOptions(msgspec.Struct, frozen=True):
     window_us: int  # how long an idempotency key is remembered
     schema_version: int = 1
     partitions: int | None = None  # None: as the store has it
+    limit: int | None = None  # of each publication; None: the oldest events are dropped
 
 
 def topic_options(
@@ -123,6 +103,7 @@ def topic_options(
     retention: Duration | None = WEEK,
     max_length: int | None = None,
     retention_strict: bool = True,
+    overflow: Overflow = "drop_oldest",
     idempotency_window: Duration = 3600,
     schema_version: int = 1,
     partitions: int | None = None,
@@ -139,7 +120,8 @@ def topic_options(
     window_us = microseconds(positive_seconds("idempotency_window", idempotency_window))
     version = positive_number("schema_version", schema_version)
     parts = None if partitions is None else checked_partitions(partitions)
-    return TopicOptions(checked_name("topic", name), rules, window_us, version, parts)
+    limit = rules.max_length if _refuses(overflow, rules.max_length) else None
+    return TopicOptions(checked_name("topic", name), rules, window_us, version, parts, limit)
 
 
 def subscription_options(
@@ -152,6 +134,7 @@ def subscription_options(
     start: StartAt = "new",
     fan_out: bool = False,
     ordered: bool = False,
+    schema_versions: Iterable[int] | None = None,
     **unknown: Never,
 ) -> SubscriptionOptions:
     """The options of a subscription, checked one by one and together."""
@@ -160,7 +143,7 @@ def subscription_options(
     size = None if batch is None else positive_number("batch", batch)
     options = SubscriptionOptions(
         group=None if group is None else checked_name("group", group),
-        ack=_ack(ack),
+        ack=checked_ack(ack),
         retry=None if retry is None else checked_retry(retry),
         max_in_flight=max(IN_FLIGHT, 2 * (size or 0))
         if max_in_flight is None
@@ -169,6 +152,7 @@ def subscription_options(
         fan_out=flag("fan_out", fan_out),
         batch=size,
         ordered=flag("ordered", ordered),
+        schema_versions=None if schema_versions is None else _versions(schema_versions),
     )
     for is_wrong, text in _impossible(options, max_in_flight is not None):
         if is_wrong:
@@ -216,6 +200,24 @@ def _impossible(options: SubscriptionOptions, limited: bool) -> list[tuple[bool,
     ]
 
 
+def _refuses(overflow: object, max_length: int | None) -> bool:
+    if overflow not in get_args(Overflow):
+        raise ConfigurationError(f"overflow must be 'drop_oldest' or 'refuse', not {overflow!r}")
+    if overflow == "refuse" and max_length is None:
+        raise ConfigurationError(
+            "overflow='refuse' needs a length: write max_length=10_000, overflow='refuse'"
+        )
+    return overflow == "refuse"
+
+
+def _versions(given: object) -> frozenset[int]:
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        versions = frozenset(positive_number("schema_versions", each) for each in given)
+        if versions:
+            return versions
+    raise ConfigurationError(f"schema_versions must name versions, such as range(1, 3), not {given!r}")
+
+
 def checked_pattern(pattern: object) -> str:
     """The name of a topic in which `*` may stand for one dotted segment."""
     if (
@@ -229,7 +231,8 @@ def checked_pattern(pattern: object) -> str:
     )
 
 
-def _ack(value: object) -> Acknowledgement:
+def checked_ack(value: object) -> Acknowledgement:
+    """How the events of a subscription are settled."""
     match value:
         case "success" | "receipt" | "manual":
             return value

@@ -25,8 +25,9 @@ from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
 from headrace.core.values.codec import fingerprint
 
-from .declared import Declared
-from .options import AS_DECLARED, CallOptions, UniqueUntil
+from .declaring.declared import Declared
+from .options import AS_DECLARED, CallOptions
+from .repetition import Repetition, repetition_of
 from .task import Call
 
 _streams: dict[str, Stream] = {}
@@ -109,12 +110,14 @@ class JobEncoder:
         task, options = declared.options, call.options
         id = new_id() if options.job_id is UNSET else options.job_id
         headers = None if options.headers is UNSET else options.headers
+        repetition = repetition_of(task, options)
+        # A message that may replace another one gets the id of that one. So its envelope names no id.
+        written = "" if repetition.on_duplicate == "replace" else id
         if declared.binding is not None:
-            payload = self._bound(declared, payload, id, headers)
-        now_us = self._clock.now_us()
-        envelope = Envelope(
-            ENVELOPE_VERSION, id, task.name, now_us, headers, _overrides(options, now_us), payload
-        )
+            payload = self._bound(declared, payload, written, headers)
+        now_us, delay_us = self._clock.now_us(), _delay_us(options) + repetition.delay_us
+        overrides = _overrides(options, now_us, delay_us)
+        envelope = Envelope(ENVELOPE_VERSION, written, task.name, now_us, headers, overrides, payload)
         body = encode_envelope(envelope)
         if len(body) - len(payload) > ENVELOPE_ROOM:
             raise PayloadTooLarge(
@@ -122,18 +125,23 @@ class JobEncoder:
                 "send large values as arguments"
             )
         expires = task.expires if options.expires is UNSET else options.expires
-        return queue_stream(task.queue if options.queue is UNSET else options.queue), Message(
+        stream = queue_stream(task.queue if options.queue is UNSET else options.queue)
+        constraints = declared.constraints
+        return stream, Message(
             id,
             task.name,
             body,
             PRIORITIES[task.priority if options.priority is UNSET else options.priority],
-            delay_us=_delay_us(options),
+            delay_us=delay_us,
             due_us=_due_us(options),
             lifetime_us=microseconds(expires) if expires else 0,
-            unique=_unique_key(call, declared),
+            unique=_unique_key(call, declared, repetition),
             fresh=options.job_id is UNSET,
+            key=constraints.order_key(call.args, call.kwargs, options),
             child=declared.child,
+            constraints=constraints.of(stream.name, call.args, call.kwargs, options),
             expired_ttl_us=self._expired_ttl_us,
+            on_duplicate=repetition.on_duplicate,
         )
 
 
@@ -147,14 +155,15 @@ def queue_stream(queue: str) -> Stream:
     return found
 
 
-def _overrides(options: CallOptions, now_us: int) -> Overrides | None:
+def _overrides(options: CallOptions, now_us: int, delay_us: int) -> Overrides | None:
     retry = None if options.retry is UNSET else options.retry
     timeout = None if options.timeout is UNSET else options.timeout
     result_ttl = None if options.result_ttl is UNSET else options.result_ttl
-    due_us = max(_due_us(options), now_us + _delay_us(options)) if _is_delayed(options) else 0
-    if retry is None and timeout is None and result_ttl is None and not due_us:
+    due_us = max(_due_us(options), now_us + delay_us) if delay_us or _is_delayed(options) else 0
+    ordered = options.order_key is not UNSET
+    if retry is None and timeout is None and result_ttl is None and not due_us and not ordered:
         return None
-    return Overrides(retry, timeout, result_ttl, due_us)
+    return Overrides(retry, timeout, result_ttl, due_us, ordered)
 
 
 def _is_delayed(options: CallOptions) -> bool:
@@ -169,23 +178,15 @@ def _due_us(options: CallOptions) -> int:
     return 0 if options.at is UNSET else round(options.at.timestamp() * SECOND)
 
 
-def _unique_key(call: Call[Any], declared: Declared) -> UniqueKey | None:
-    task, options = declared.options, call.options
-    given = options.unique_key
-    wanted = (task.unique or given is not UNSET) if options.unique is UNSET else options.unique
-    if not wanted:
+def _unique_key(call: Call[Any], declared: Declared, repetition: Repetition) -> UniqueKey | None:
+    given = call.options.unique_key
+    if not repetition.unique:
         return None
     if given is UNSET:
         payload = declared.arguments.encode(call.args, call.kwargs, ordered=True)
         binding = declared.binding
         mark = fingerprint(payload) if binding is None else binding.fingerprint(payload)
-        key = f"arguments:{task.name}:{mark}"
+        key = f"arguments:{declared.options.name}:{mark}"
     else:
         key = f"{GIVEN_KEY}{given}"
-    return _with_window(key, task.unique_until if options.unique_until is UNSET else options.unique_until)
-
-
-def _with_window(key: str, until: UniqueUntil) -> UniqueKey:
-    if isinstance(until, str):
-        return UniqueKey(key, until)
-    return UniqueKey(key, "elapsed", microseconds(until))
+    return repetition.unique_key(key)

@@ -1,12 +1,11 @@
-"""The jobs of an app: declares tasks and enqueues calls."""
+"""The jobs of an app: enqueues calls of its tasks."""
 
 from __future__ import annotations
 
 import asyncio
-import inspect
 import time
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -21,23 +20,25 @@ from headrace.core.errors import (
     after_a_part,
 )
 from headrace.core.messages.message import Envelope, Message, Stream, decode_envelope
+from headrace.core.messages.outgoing import Outgoing
 from headrace.core.messages.sending import SendingWrapper
-from headrace.core.records.answers import Answer
+from headrace.core.records.answers import Answer, is_refused
 from headrace.core.signals import JobEnqueued
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.producing.producer import Producer
-from headrace.engine.registry import Handler
-from headrace.engine.running.injection.dependencies import needs_of
-from headrace.engine.running.injection.injection import provided
+from headrace.engine.transactions.writer import run_here
 
-from .arguments import Arguments
-from .declared import Declared, default_name
+from .declaring.declared import Declared
+from .declaring.task_declarations import TaskDeclarations
 from .encoder import CheckedCall, JobEncoder
-from .job import Job
-from .lookup import JobLookup
-from .options import TaskOptions, TaskSettings, task_options
-from .sending import EnqueueHooks, carrying, not_a_call, sending_of
-from .task import AsyncTask, Call, SyncTask, Task
+from .handles.job import Job
+from .handles.lookup import JobLookup
+from .options import BatchTaskSettings
+from .payload.versions import Upcast
+from .remote import RemoteTask
+from .repetition import duplicate_job
+from .sending import EnqueueHooks, carrying, sending_of, transaction_of
+from .task import AroundDirectCall, Call, Task
 
 R = TypeVar("R")
 
@@ -46,73 +47,54 @@ PAGE = 100
 
 
 class Jobs:
-    """Makes tasks of functions, and jobs of calls. Made by the app."""
+    """Makes jobs of calls. Made by the app."""
 
-    def __init__(self, parts: AppParts, *, queue_limit: int | None, result_ttl: float) -> None:
+    def __init__(
+        self, parts: AppParts, *, queue_limit: int | None, result_ttl: float, validate: bool
+    ) -> None:
         self._app_loop = parts.app_loop
-        self._registry = parts.registry
         self._emitter = parts.emitter
-        self._codec = parts.codec
-        self._retry = parts.retry
+        self._transactions = parts.transactions
+        self._portal = parts.portal
         self._queue_limit = queue_limit
-        self._result_ttl = result_ttl
         self.around: EnqueueHooks | None = None
-        self.tasks: dict[str, Task[Any, Any]] = {}
-        self._declared: dict[str, Declared] = {}
+        self.around_direct_calls: AroundDirectCall | None = None
+        self.declarations: TaskDeclarations = TaskDeclarations(
+            parts, result_ttl=result_ttl, validate=validate
+        )
+        self._limits = self.declarations.queues.limits
         self._encoder = JobEncoder(
             clock=parts.app_loop.clock, max_payload=parts.max_payload, end_record_ttl=result_ttl
         )
         self.lookup: JobLookup = JobLookup(
-            app_loop=parts.app_loop, declared=self._declared, codec=parts.codec, end_record_ttl=result_ttl
+            app_loop=parts.app_loop,
+            declared=self.declarations.by_task,
+            codec=parts.codec,
+            end_record_ttl=result_ttl,
+            portal=parts.portal,
         )
 
     def declare(
-        self, function: Callable[..., Any], settings: TaskSettings, local_names: Mapping[str, Any]
+        self, function: Callable[..., Any], settings: BatchTaskSettings, local_names: Mapping[str, Any]
     ) -> Task[Any, Any]:
-        """Make a task of a function and register its handler."""
-        _check_function(function)
-        if "name" not in settings:
-            settings = {**settings, "name": default_name(function)}
-        options = task_options(settings)
-        arguments = Arguments(function, local_names)
-        is_async = inspect.iscoroutinefunction(function)
-        declared = Declared(options, arguments, self._kept_for(function, options), self._codec)
-        needs = needs_of(function)
-        if needs:
-            function = provided(function, needs)
-        self._registry.add(
-            Handler(
-                name=options.name,
-                queue=options.queue,
-                function=function,
-                run_in=_place(function, options, is_async=is_async),
-                decode=declared.decode,
-                encode=declared.encode_result,
-                decode_result=declared.decode_result,
-                retry=options.retry or self._retry,
-                timeout=options.timeout or None,
-                result_ttl=declared.result_ttl,
-                nothing=arguments.nothing if self._codec is None else None,
-                decode_bound=None if declared.binding is None else declared.decode_bound,
-            )
-        )
-        self._declared[options.name] = declared
-        kind: type[Task[Any, Any]] = AsyncTask if is_async else SyncTask
-        task = self.tasks[options.name] = kind(
-            function, options=options, enqueuer=self, signature=arguments.signature if needs else None
-        )
-        return task
+        return self.declarations.declare(function, settings, local_names, self)
+
+    def remote(self, name: str, queue: str, version: int) -> RemoteTask:
+        return self.declarations.remote(name, queue, version, self)
+
+    def add_upcast(self, task: Task[Any, Any], from_version: int, function: Upcast) -> Upcast:
+        return self.declarations.add_upcast(task, from_version, function)
 
     def resolve(self) -> None:
-        """Check the annotations of every task. A worker does this before its first job."""
-        for declared in self._declared.values():
-            declared.arguments.resolve()
+        self.declarations.resolve(self.outgoing_of)
 
     async def enqueue(self, call: Call[R], /) -> Job[R]:
         """Store one job; see `App.enqueue`."""
         if self.around is not None:
             return await self._enqueue_wrapped(self.around, call)
-        declared = self._declared_of(call)
+        declared = self.declarations.of(call, self)
+        if call.options.transaction is not UNSET:
+            return (await self._write([call], call.options.transaction))[0]
         stream, message = self._encoder.encode(call, declared)
         ttl = call.options.result_ttl
         keeps = (declared.result_ttl if ttl is UNSET else ttl) > 0
@@ -121,14 +103,63 @@ class Jobs:
             return await self._store(stream, message, keeps, producer=opened.producer)
         return await self._store_on_app_loop(stream, message, keeps)
 
+    def enqueue_sync(self, call: Call[R], /) -> Job[R]:
+        """`enqueue` for plain code. The statements of a transaction run on the calling thread, to which the
+        user's connection belongs."""
+        if transaction_of([call]) is UNSET:
+            return self._portal.run(self.enqueue, call)
+        return run_here(self.enqueue(call))
+
     async def enqueue_many(self, calls: Sequence[Call[Any]]) -> list[Job[Any]]:
         """Store many jobs of any tasks; see `App.enqueue_many`."""
         calls, around = list(calls), self.around
+        transaction = transaction_of(calls)
+        if transaction is not UNSET:
+            return await self._write(calls, transaction)
         if around is None or not calls:
             return await self._enqueue_list(calls)
         jobs = await self._enqueue_list_traced(around.sending, calls)
         if around.after is not None:
             await around.after(jobs)
+        return jobs
+
+    async def _write(self, calls: list[Call[Any]], transaction: object) -> list[Job[Any]]:
+        """Write jobs in a transaction of the user. A relay enqueues them once it has committed."""
+        outgoing = [self.outgoing_of(call) for call in calls]
+        answers = await self._transactions.write(transaction, outgoing)
+        if answers is not None:
+            return self._written(calls, outgoing, answers)
+        return [
+            Job(
+                each.message.id,
+                self.lookup,
+                each.message.task,
+                each.stream.name,
+                _keeps=self._keeps_result(call),
+                _in_outbox=True,
+            )
+            for call, each in zip(calls, outgoing, strict=True)
+        ]
+
+    def _written(
+        self, calls: list[Call[Any]], outgoing: list[Outgoing], answers: list[Answer]
+    ) -> list[Job[Any]]:
+        """The jobs that were written into the store itself. The transaction of the user is still open."""
+        jobs, full, duplicate = [], None, None
+        for call, each, answer in zip(calls, outgoing, answers, strict=True):
+            if answer.verdict == "full":
+                full = full or (each.stream, answer.why)
+                continue
+            job = self._job(each.stream, each.message.task, answer, self._keeps_result(call))
+            if is_refused(each.message, answer):
+                duplicate = duplicate or job
+            else:
+                jobs.append(job)
+        if full is not None:
+            stream, why = full
+            raise self._full(stream, jobs, why)
+        if duplicate is not None:
+            raise duplicate_job(duplicate, jobs)
         return jobs
 
     async def _enqueue_list_traced(
@@ -143,13 +174,16 @@ class Jobs:
             return jobs
 
     async def _enqueue_list(self, calls: list[Call[Any]]) -> list[Job[Any]]:
-        checked = [self._encoder.check(call, self._declared_of(call)) for call in calls]
+        checked = [self._encoder.check(call, self.declarations.of(call, self)) for call in calls]
         parts: dict[Stream, list[int]] = {}
         for place, each in enumerate(checked):
             parts.setdefault(each.stream, []).append(place)
         return await self._app_loop.carry_out(self._enqueue_many, calls, checked, parts)
 
     async def _enqueue_wrapped(self, around: EnqueueHooks, call: Call[R]) -> Job[R]:
+        transaction = transaction_of([call])
+        if transaction is not UNSET:
+            return (await self._write([call], transaction))[0]
         job = await self._enqueue_traced(around.sending, call)
         if around.after is not None:
             await around.after([job])
@@ -168,7 +202,7 @@ class Jobs:
     def edited(self, id: str, envelope: Envelope, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Envelope:
         """The envelope of a stored job with other arguments. They are decoded once, as a worker does, so that
         wrong arguments are refused."""
-        declared = self._declared.get(envelope.task)
+        declared = self.declarations.by_task.get(envelope.task)
         if declared is None:
             raise UnknownTask(f"no task called {envelope.task!r} is declared in this app")
         if declared.binding is not None:
@@ -202,14 +236,18 @@ class Jobs:
         """`keeps` says whether the result of the job is kept; None: this is not known."""
         producer = producer or self._app_loop.producer
         try:
-            [answer] = await producer.append(stream, [message], self._queue_limit, since)
+            limit = self._limits.get(stream.name, self._queue_limit)
+            [answer] = await producer.append(stream, [message], limit, since)
         except NotConfirmed as error:
             taken = [self._job(stream, message.task, answer, keeps) for answer in error.answers]
             self._announce(taken)
             raise NotDurable(str(error), accepted=taken) from error
-        if answer.verdict == "full":
-            raise self._full(stream, [], answer.why)
         job = self._job(stream, message.task, answer, keeps)
+        if answer.verdict != "accepted":
+            if answer.verdict == "full":
+                raise self._full(stream, [], answer.why)
+            if is_refused(message, answer):
+                raise duplicate_job(job)
         self._announce([job])
         return job
 
@@ -221,11 +259,17 @@ class Jobs:
             return_exceptions=True,
         )
         jobs: list[Job[Any] | None] = [None] * len(calls)
+        duplicate: Job[Any] | None = None
         for (stream, places), answers in zip(parts.items(), appended, strict=True):
             for place, answer in zip(places, _taken(answers), strict=False):
                 if answer.verdict != "full":
-                    call = calls[place]
-                    jobs[place] = self._job(stream, call.task.options.name, answer, self._keeps_result(call))
+                    call, message = calls[place], checked[place].message
+                    keeps = self._keeps_result(call, checked[place].declared)
+                    job = self._job(stream, call.task.options.name, answer, keeps)
+                    if message is not None and is_refused(message, answer):
+                        duplicate = duplicate or job
+                    else:
+                        jobs[place] = job
         accepted = [job for job in jobs if job is not None]
         self._announce(accepted)
         # An error comes before a full queue: of what it concerns it may not be known whether it was stored.
@@ -234,21 +278,31 @@ class Jobs:
         with after_a_part(doubt or accepted):
             for stream, answers in outcomes:
                 self._raise_if_refused(stream, answers, accepted)
+        if duplicate is not None:
+            raise duplicate_job(duplicate, accepted)
         return accepted
-
-    def _kept_for(self, function: Callable[..., Any], options: TaskOptions) -> float:
-        if options.result_ttl is not None:
-            return options.result_ttl
-        returns = function.__annotations__.get("return", "")
-        return 0.0 if returns is None or returns == "None" else self._result_ttl
 
     def encode(self, call: Call[Any]) -> tuple[Stream, Message]:
         """The message of a call, and the stream of its queue."""
-        return self._encoder.encode(call, self._declared_of(call))
+        return self._encoder.encode(call, self.declarations.of(call, self))
+
+    def outgoing_of(self, call: Call[Any]) -> Outgoing:
+        """The message of a call for an outbox."""
+        wrapper = None if self.around is None else self.around.sending
+        if wrapper is None:
+            stream, message = self.encode(call)
+            return Outgoing(stream, message, self._limits.get(stream.name, self._queue_limit))
+        sending = sending_of([call])
+        with wrapper(sending):
+            stream, message = self.encode(carrying(call, sending.carried))
+            sending.ids = (message.id,)
+        return Outgoing(stream, message, self._limits.get(stream.name, self._queue_limit))
 
     def template_of(self, call: Call[Any]) -> tuple[Stream, Message, Envelope]:
         """What a schedule sends for a call. Its arguments are not bound to this one message."""
-        declared = self._declared_of(call)
+        declared = self.declarations.of(call, self)
+        if call.options.transaction is not UNSET:
+            raise ConfigurationError("the call of a schedule runs later, and takes no transaction=")
         stream, message = self._encoder.encode(call, declared)
         envelope = decode_envelope(message.body)
         if declared.binding is not None:
@@ -256,17 +310,10 @@ class Jobs:
             envelope = msgspec.structs.replace(envelope, payload=payload)
         return stream, message, envelope
 
-    def _declared_of(self, call: Call[Any]) -> Declared:
-        if not isinstance(call, Call):
-            raise not_a_call(call)
-        declared = self._declared.get(call.task.options.name)
-        if declared is None:
-            raise UnknownTask(f"{call.task.name!r} is not a task of this app")
-        return declared
-
     def _append(self, stream: Stream, calls: list[CheckedCall]) -> Coroutine[Any, Any, list[Answer]]:
         producer = self._app_loop.producer
-        return producer.append_pages(stream, self._pages(calls), len(calls), self._queue_limit)
+        limit = self._limits.get(stream.name, self._queue_limit)
+        return producer.append_pages(stream, self._pages(calls), len(calls), limit)
 
     def _pages(self, calls: list[CheckedCall]) -> Iterator[list[Message]]:
         finish = self._encoder.finish
@@ -291,8 +338,9 @@ class Jobs:
                 "workers have caught up, or give the store more memory",
                 accepted=accepted,
             )
+        limit = self._limits.get(stream.name, self._queue_limit)
         return QueueFull(
-            f"queue {stream.name!r} holds its limit of {self._queue_limit} jobs; try again when workers have "
+            f"queue {stream.name!r} holds its limit of {limit} jobs; try again when workers have "
             "caught up, or raise queue_limit",
             accepted=accepted,
         )
@@ -304,14 +352,15 @@ class Jobs:
                 self._app_loop.tell(self._emitter.emit, signal)
 
     def _job(self, stream: Stream, task: str, answer: Answer, keeps: bool | None) -> Job[Any]:
-        duplicate = answer.verdict == "duplicate"
+        if answer.verdict == "accepted":
+            return Job(answer.id, self.lookup, task, stream.name, _keeps=keeps)
         # The job that is there already may have other options.
-        known = None if duplicate else keeps
-        return Job(answer.id, self.lookup, task, stream.name, duplicate, known)
+        known = None if answer.verdict == "duplicate" else keeps
+        return Job(answer.id, self.lookup, task, stream.name, answer.known, known)
 
-    def _keeps_result(self, call: Call[Any]) -> bool:
+    def _keeps_result(self, call: Call[Any], declared: Declared | None = None) -> bool:
         ttl = call.options.result_ttl
-        return (self._declared[call.task.options.name].result_ttl if ttl is UNSET else ttl) > 0
+        return ((declared or self.declarations.of(call, self)).result_ttl if ttl is UNSET else ttl) > 0
 
 
 def _taken(answers: list[Answer] | BaseException) -> list[Answer]:
@@ -319,27 +368,3 @@ def _taken(answers: list[Answer] | BaseException) -> list[Answer]:
     if isinstance(answers, NotConfirmed):
         return answers.answers
     return [] if isinstance(answers, BaseException) else answers
-
-
-def _place(
-    function: Callable[..., Any], options: TaskOptions, *, is_async: bool
-) -> Literal["loop", "thread", "process"]:
-    if options.run_in is None:
-        return "loop" if is_async else "thread"
-    if options.run_in == "thread" and is_async:
-        raise ConfigurationError(f"{options.name} is an async function, which runs on the event loop")
-    if options.run_in == "process" and "<locals>" in function.__qualname__:
-        raise ConfigurationError(
-            f"{options.name} is a local function, which another process cannot find: declare it in a module"
-        )
-    return options.run_in
-
-
-def _check_function(function: object) -> None:
-    written = hasattr(function, "__qualname__") and hasattr(function, "__annotations__")
-    if isinstance(function, Task | type) or not callable(function) or not written:
-        raise ConfigurationError(
-            f"a task is made from a function (`def` or `async def`), not from {function!r}"
-        )
-    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
-        raise ConfigurationError(f"{function!r} is a generator, which cannot be a task")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal, TypedDict
 
@@ -10,12 +10,16 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.limits.limit import KeyOf, Limit
+from headrace.core.limits.rate import Rate
 from headrace.core.messages.ids import is_given_id
-from headrace.core.messages.message import PRIORITIES, PriorityName
+from headrace.core.messages.message import PRIORITIES, OnDuplicate, PriorityName
 from headrace.core.messages.retry import RetryFunction, RetryPolicy, checked_retry
 from headrace.core.values.checks import checked_headers, due_moment, flag, short_text, unknown_option
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
+from headrace.core.values.whole_numbers import positive_number
+from headrace.engine.transactions.connections import recognised
 
 #: Where a function runs. By default an `async def` runs on the event loop, and a plain function in a thread.
 RunIn = Literal["thread", "process"]
@@ -40,27 +44,30 @@ class CommonSettings(TypedDict, total=False):
     result_ttl: Duration
     unique: bool
     unique_until: UniqueWindow
+    on_duplicate: OnDuplicate
+    debounce: Duration
     expires: Duration
 
 
 class TaskSettings(CommonSettings, total=False):
-    """The options of `app.task(...)`, as users write them.
-
-    - `name`: the name that is stored with each job; by default `module.function`
-    - `queue`: the queue of its jobs
-    - `priority`: `"high"`, `"normal"` or `"low"`
-    - `retry`: a `RetryPolicy`, or a function `(failures, error) -> delay | None`
-    - `timeout`: how long one run may take; None: as long as it likes
-    - `result_ttl`: how long a result is kept; 0: not at all
-    - `unique`, `unique_until`: enqueueing the same arguments again returns the first job, and how long it
-      does
-    - `expires`: how long a job may wait for its first run
-    - `run_in`: `"thread"` or `"process"`
-    """
+    """The options of `app.task(...)`, as users write them. `App.task` says what each of them means."""
 
     name: str
     retry: RetryPolicy | RetryFunction
     run_in: RunIn
+    max_running: int
+    rate_limit: str
+    limits: Sequence[Limit]
+    tenant_by: KeyOf
+    ordered_by: KeyOf
+    version: int
+
+
+class BatchTaskSettings(TaskSettings, total=False):
+    """The options of `app.task(batch=...)`, as users write them. `App.task` says what each of them means."""
+
+    batch: int
+    batch_wait: Duration
 
 
 class TaskOptions(msgspec.Struct, frozen=True):
@@ -74,21 +81,23 @@ class TaskOptions(msgspec.Struct, frozen=True):
     result_ttl: float | None = None
     unique: bool = False
     unique_until: UniqueUntil = "finished"
+    on_duplicate: OnDuplicate = "keep"
+    debounce: float | None = None
     expires: float | None = None
     run_in: RunIn | None = None
+    max_running: int | None = None
+    rate_limit: str | None = None
+    limits: tuple[Limit, ...] = ()
+    tenant_by: KeyOf | None = None
+    ordered_by: KeyOf | None = None
+    version: int = 1
+    batch: int | None = None
+    batch_wait: float = 0.0
 
 
 class CallOverrides(CommonSettings, total=False):
     """The options of `with_(...)`, as users write them. Each overrides the option of the task for one call.
-
-    - `delay` or `at`: when the job may run first, as seconds from now or as a datetime with a time zone
-    - `queue`, `priority`, `timeout`, `expires`, `result_ttl`: as for `app.task`
-    - `retry`: a `RetryPolicy`
-    - `job_id`: the id of the job; a job with this id is stored once
-    - `unique`, `unique_key`, `unique_until`: enqueueing the same key again returns the first job, and how
-      long it does; without a key, the task and its arguments are the key
-    - `headers`: texts that travel with the job
-    """
+    `Task.with_` says what each of them means."""
 
     delay: Duration
     at: datetime
@@ -96,6 +105,10 @@ class CallOverrides(CommonSettings, total=False):
     job_id: str
     unique_key: str
     headers: Mapping[str, str]
+    tenant: str
+    order_key: str
+    limit_keys: Mapping[str, str]
+    transaction: object
 
 
 class CallOptions(msgspec.Struct, frozen=True):
@@ -111,24 +124,53 @@ class CallOptions(msgspec.Struct, frozen=True):
     unique: bool | UnsetType = UNSET
     unique_key: str | UnsetType = UNSET
     unique_until: UniqueUntil | UnsetType = UNSET
+    on_duplicate: OnDuplicate | UnsetType = UNSET
+    debounce: float | UnsetType = UNSET
     expires: float | UnsetType = UNSET
     headers: dict[str, str] | UnsetType = UNSET
     result_ttl: float | UnsetType = UNSET
+    tenant: str | UnsetType = UNSET
+    order_key: str | UnsetType = UNSET
+    limit_keys: dict[str, str] | UnsetType = UNSET
+    transaction: object = UNSET
 
     def merged(self, given: Mapping[str, Any]) -> CallOptions:
         """These options, with those of `given` checked and set."""
         merged = msgspec.structs.replace(self, **_checked("with_()", _CALL_CHECKS, given))
         if merged.delay is not UNSET and merged.at is not UNSET:
             raise ConfigurationError("a call takes delay= or at=, not both")
+        if merged.debounce is not UNSET:
+            check_debounce(merged)
         return merged
 
 
 AS_DECLARED = CallOptions()
 
 
-def task_options(settings: TaskSettings) -> TaskOptions:
+def task_options(settings: BatchTaskSettings) -> TaskOptions:
     """The options of a task, checked. The settings have a name."""
-    return TaskOptions(**_checked("task()", _TASK_CHECKS, settings))
+    options = TaskOptions(**_checked("task()", _TASK_CHECKS, settings))
+    if options.batch_wait and options.batch is None:
+        raise ConfigurationError("batch_wait= goes with batch=: write batch=100, batch_wait=0.05")
+    if options.debounce is not None:
+        AS_DECLARED.merged({name: value for name, value in settings.items() if name in _WITH_DEBOUNCE})
+    return options
+
+
+def check_debounce(given: CallOptions) -> None:
+    """Refuse options that say something else than `debounce` does."""
+    if given.unique_until is not UNSET:
+        raise ConfigurationError(
+            "debounce= does not go with unique_until=: a debounced job is unique until it starts, so leave "
+            "unique_until out, or write unique=True, unique_until=... without debounce="
+        )
+    if given.on_duplicate not in (UNSET, "replace"):
+        raise ConfigurationError(
+            f"debounce= does not go with on_duplicate={given.on_duplicate!r}: each call replaces the waiting "
+            "job, so leave on_duplicate out"
+        )
+    if given.delay is not UNSET or given.at is not UNSET:
+        raise ConfigurationError("debounce= is the delay of the job: leave delay= and at= out")
 
 
 def _checked(function: str, checks: Mapping[str, Check], given: Mapping[str, Any]) -> dict[str, Any]:
@@ -191,6 +233,54 @@ def _unique_until(option: str, value: object) -> UniqueUntil:
     return positive_seconds("unique_until", value)
 
 
+def _on_duplicate(option: str, value: object) -> OnDuplicate:
+    match value:
+        case "keep" | "replace" | "raise":
+            return value
+    raise ConfigurationError(f"on_duplicate must be 'keep', 'replace' or 'raise', not {value!r}")
+
+
+def _rate(option: str, value: object) -> str:
+    Rate.parse(value)
+    return str(value)
+
+
+def checked_limits(option: str, value: object) -> tuple[Limit, ...]:
+    """`value` if it is a list of limits."""
+    if isinstance(value, list | tuple) and all(isinstance(each, Limit) for each in value):
+        return tuple(value)
+    raise ConfigurationError(f"{option} must be a list of Limit(...), not {value!r}")
+
+
+def _key_of(option: str, value: object) -> KeyOf:
+    if isinstance(value, str) or callable(value):
+        return value
+    raise ConfigurationError(
+        f"{option} is the name of a parameter or a function of the arguments, not {value!r}"
+    )
+
+
+def _key_text(option: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    raise ConfigurationError(f"{option} must be a text, not {value!r}")
+
+
+def _limit_keys(option: str, value: object) -> dict[str, str]:
+    if isinstance(value, Mapping) and all(isinstance(text, str) for pair in value.items() for text in pair):
+        return dict(value)
+    raise ConfigurationError(
+        f'{option} maps names of limits to keys, such as {{"customer": "7"}}, not {value!r}'
+    )
+
+
+def _transaction(option: str, value: object) -> object:
+    if value is None:
+        return UNSET
+    recognised(value)
+    return value
+
+
 _SHARED_CHECKS: dict[str, Check] = {
     "queue": _queue,
     "priority": _priority,
@@ -198,10 +288,27 @@ _SHARED_CHECKS: dict[str, Check] = {
     "result_ttl": seconds,
     "unique": flag,
     "unique_until": _unique_until,
+    "on_duplicate": _on_duplicate,
+    "debounce": positive_seconds,
     "expires": positive_seconds,
 }
 
-_TASK_CHECKS = {**_SHARED_CHECKS, "name": _name, "retry": _retry, "run_in": _run_in}
+_TASK_CHECKS = {
+    **_SHARED_CHECKS,
+    "name": _name,
+    "retry": _retry,
+    "run_in": _run_in,
+    "max_running": positive_number,
+    "rate_limit": _rate,
+    "limits": checked_limits,
+    "tenant_by": _key_of,
+    "ordered_by": _key_of,
+    "version": positive_number,
+    "batch": positive_number,
+    "batch_wait": seconds,
+}
+
+_WITH_DEBOUNCE = {"debounce", "unique_until", "on_duplicate"}
 
 _CALL_CHECKS = {
     **_SHARED_CHECKS,
@@ -211,4 +318,8 @@ _CALL_CHECKS = {
     "job_id": _job_id,
     "unique_key": short_text,
     "headers": checked_headers,
+    "tenant": _key_text,
+    "order_key": _key_text,
+    "limit_keys": _limit_keys,
+    "transaction": _transaction,
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec import UNSET
@@ -11,10 +11,15 @@ from msgspec import UNSET
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.sending import Sending, SendingWrapper
 
-from .job import Job
+from .handles.job import Job
+from .options import AS_DECLARED
+from .remote import RemoteCall
 from .task import Call
 
 R = TypeVar("R")
+
+#: The kinds of calls. Other values are refused later.
+_KINDS: Final = (Call, RemoteCall)
 
 #: Awaited after jobs are stored, before their enqueue returns.
 AfterStoring = Callable[[Sequence[Job[Any]]], Awaitable[None]]
@@ -40,6 +45,26 @@ def sending_of(calls: Sequence[Call[Any]]) -> Sending:
         name=_only({call.task.name for call in calls}),
         headers={} if headers is UNSET else headers,
     )
+
+
+def transaction_of(calls: Sequence[Call[Any]]) -> object:
+    """The transaction that all these calls belong to; UNSET: none."""
+    with_options = [call for call in calls if type(call) in _KINDS and call.options is not AS_DECLARED]
+    given = {id(call.options.transaction): call.options.transaction for call in with_options}
+    if not given or (len(given) == 1 and id(UNSET) in given):
+        return UNSET
+    if len(given) > 1 or len(with_options) < len(calls):
+        raise ConfigurationError("calls that are enqueued together belong to one transaction, or to none")
+    return with_options[0].options.transaction
+
+
+def within(call: Call[R], transaction: object) -> Call[R]:
+    """The call with this transaction; None: the call as it is."""
+    if transaction is None:
+        return call
+    if not isinstance(call, Call):
+        raise not_a_call(call)
+    return call.with_(transaction=transaction)
 
 
 def carrying(call: Call[R], carried: dict[str, str]) -> Call[R]:

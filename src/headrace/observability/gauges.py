@@ -83,12 +83,22 @@ class TopicCounts(Protocol):
     def groups(self) -> Sequence[GroupCounts]: ...
 
 
+class OutboxCounts(Protocol):
+    @property
+    def name(self) -> str: ...
+    @property
+    def waiting(self) -> int: ...
+    @property
+    def lag(self) -> float: ...
+
+
 class CountsSource(Protocol):
     """The part of `app.admin` that gauges need."""
 
     def queues(self) -> Awaitable[Sequence[QueueCounts]]: ...
     def topics(self) -> Awaitable[Sequence[TopicCounts]]: ...
     def workers(self) -> Awaitable[Sequence[object]]: ...
+    def outboxes(self) -> Awaitable[Sequence[OutboxCounts]]: ...
 
 
 class LabelCounts(msgspec.Struct):
@@ -115,6 +125,7 @@ class StoreCounts(msgspec.Struct):
     groups: dict[tuple[str, str], LabelCounts] = {}
     topics: dict[str, int] = {}
     workers: int = 0
+    outboxes: dict[str, tuple[int, float]] = {}  # how many messages wait, and the first for how many seconds
 
 
 class Gauges:
@@ -134,6 +145,7 @@ class Gauges:
         self._queue_label = queue_label
         self._topic_label = topic_label
         self._group_label = group_label
+        self._outbox_label = BoundedLabel()
         self._now = now
         self._counts = StoreCounts()
         self._asked_at = self._answered_at = float("-inf")
@@ -168,4 +180,8 @@ class Gauges:
                 label = (name, self._group_label(group.group))
                 counts.groups.setdefault(label, LabelCounts()).add(group, now, group.lag)
         counts.workers = len(await self._admin.workers())
+        for outbox in await self._admin.outboxes():
+            named = self._outbox_label(outbox.name)
+            waiting, lag = counts.outboxes.get(named, (0, 0.0))
+            counts.outboxes[named] = waiting + outbox.waiting, max(lag, outbox.lag)
         return counts

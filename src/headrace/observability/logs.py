@@ -14,6 +14,7 @@ from headrace.core.signals import (
     ChildNotStarted,
     CleanupFailed,
     ClockStepped,
+    DeadDropped,
     EventDied,
     EventExpired,
     EventFailed,
@@ -36,6 +37,7 @@ from headrace.core.signals import (
     LeaseChanged,
     LeaseLost,
     LeftTaskFailed,
+    LimitChanged,
     OrderDisputed,
     Signal,
     ThreadOverdue,
@@ -106,6 +108,8 @@ def log_signals(on: On) -> None:
         JobCancelled,
         LeaseLost,
         LeaseChanged,
+        LimitChanged,
+        DeadDropped,
         ThreadOverdue,
         LeftTaskFailed,
         ClockStepped,
@@ -134,6 +138,13 @@ def log_every_job(on: On) -> None:
         on(signal, _log)
 
 
+def log_finished_jobs(on: On) -> None:
+    """Log each success at the level info: one line for each finished job, for a person at a terminal. What
+    ends in another way is logged by `log_signals`."""
+    for signal in (JobSucceeded, EventHandled):
+        on(signal, _log_finished)
+
+
 class RateLimited:
     """Logs at most one line each `INTERVAL` seconds: while a store is unavailable, every service of a worker
     fails again and again."""
@@ -157,6 +168,11 @@ def _log(signal: Signal, more: str = "") -> None:
     if not logger.isEnabledFor(level):
         return
     logger.log(level, "%s", text + more, extra=_fields(signal))
+
+
+def _log_finished(signal: Signal) -> None:
+    if logger.isEnabledFor(logging.INFO):
+        logger.info("%s", _line(signal)[1], extra=_fields(signal))
 
 
 def _fields(signal: Signal) -> dict[str, object]:
@@ -197,7 +213,7 @@ def _text(signal: Signal) -> tuple[int, str]:
         case JobDied() | EventDied():
             kind, reason = signal.error_type, signal.reason
             cause = f"{kind}: {signal.error}" if kind and kind != reason else signal.error
-            return logging.ERROR, f"is dead after {signal.attempt} ({reason}): {cause}"
+            return logging.ERROR, f"is dead after {_runs(signal)} ({reason}): {cause}"
         case JobRecovered() | EventRecovered():
             text = f"recovered from {signal.worker}, which is gone (crash {signal.crashes})"
             return logging.WARNING, text
@@ -213,6 +229,15 @@ def _text(signal: Signal) -> tuple[int, str]:
             return logging.WARNING, text
         case _:
             return _detail(signal)
+
+
+def _runs(signal: JobDied | EventDied) -> str:
+    attempts = _counted(signal.attempt, "attempt")
+    return f"{attempts}, the last took {span(signal.seconds)}" if signal.seconds else attempts
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _detail(signal: Signal) -> tuple[int, str]:
@@ -234,20 +259,32 @@ def _detail(signal: Signal) -> tuple[int, str]:
             return logging.DEBUG, repr(signal)
 
 
+def _change_text(signal: LimitChanged | LeaseChanged) -> str:
+    if isinstance(signal, LimitChanged):
+        return f"limit {signal.limit} is now {signal.figures} for all, was {signal.previous}"
+    return f"the lease of {signal.queue} is now {span(signal.lease)} for all, was {span(signal.previous)}"
+
+
+def _started_text(signal: WorkerStarted) -> str:
+    served = ", ".join((*signal.queues, *signal.topics))
+    if not served:
+        return f"worker {signal.worker} relays outboxes to {signal.store}"
+    at_a_time = f"{signal.concurrency} at a time, lease {span(signal.lease)}"
+    return f"worker {signal.worker} serves {served} on {signal.store}, {at_a_time}"
+
+
 def _worker_line(signal: Signal) -> tuple[int, str]:
     match signal:
-        case WorkerStarted(worker=worker, concurrency=concurrency, lease=lease, store=store):
-            served = ", ".join((*signal.queues, *signal.topics))
-            text = f"worker {worker} serves {served} on {store}, {concurrency} at a time, lease {span(lease)}"
-            return logging.INFO, text
+        case WorkerStarted():
+            return logging.INFO, _started_text(signal)
         case WorkerStopping(running=0):
             return logging.INFO, "stopping: nothing is running"
         case WorkerStopping(running=running, grace=grace):
             return logging.INFO, f"stopping: {running} running, they have {span(grace)} to end"
         case WorkerStopped(processed=processed, released=released):
-            return logging.INFO, f"stopped after {processed:,} jobs, {released:,} handed back"
-        case LeaseChanged(queue=queue, previous=previous, lease=lease):
-            return logging.WARNING, f"the lease of {queue} is now {span(lease)} for all, was {span(previous)}"
+            return logging.INFO, f"stopped after {_counted(processed, 'job')}, {released:,} handed back"
+        case LimitChanged() | LeaseChanged():
+            return logging.WARNING, _change_text(signal)
         case BackendError():
             return logging.WARNING, _store_error(signal)
         case ClockStepped(seconds=seconds):
@@ -262,6 +299,8 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
 
 def _topic_line(signal: Signal) -> tuple[int, str]:
     match signal:
+        case DeadDropped(queue=queue, count=count):
+            return logging.WARNING, f"queue {queue}: its {count:,} oldest dead letters were dropped"
         case TopicHeld(topic=topic, group=group):
             return logging.WARNING, f"group {group} lags: {topic} keeps events beyond its retention for it"
         case GroupPassed(topic=topic, group=group):

@@ -157,6 +157,7 @@ class Metrics:
         self._retries = counter("job_retries", "Jobs that will run again, by reason.", *JOB, "outcome")
         self._recovered = counter("jobs_recovered", "Jobs recovered from crashed workers.", *JOB)
         self._lost = counter("leases_lost", "Leases that this worker lost.", "queue")
+        self._dropped = counter("dead_letters_dropped", "Dead letters that a queue dropped.", "queue")
         self._overdue = counter("threads_overdue", "Threads that went past their job's timeout.", *JOB)
         self._run_seconds = histogram("job_run_seconds", "Time in a handler.", *JOB, "outcome")
         self._wait_seconds = histogram("job_wait_seconds", "From enqueueing to each start.", *JOB)
@@ -190,6 +191,7 @@ class Metrics:
         on(signals.JobExpired)(lambda signal: self._ended.add((*self._job(signal), "expired")))
         on(signals.JobRecovered)(lambda signal: self._recovered.add(self._job(signal)))
         on(signals.ThreadOverdue)(lambda signal: self._overdue.add(self._job(signal)))
+        on(signals.DeadDropped)(self._on_dropped)
         on(signals.LeaseLost)(lambda signal: self._lost.add((self._queue(signal.queue),)))
         on(signals.EventPublished)(self._on_published)
         on(signals.EventHandled)(self._on_handled)
@@ -208,6 +210,9 @@ class Metrics:
 
     def _on_enqueued(self, signal: signals.JobEnqueued) -> None:
         self._enqueued.add((*self._job(signal), "duplicate" if signal.duplicate else "accepted"))
+
+    def _on_dropped(self, signal: signals.DeadDropped) -> None:
+        self._dropped.add((self._queue(signal.queue),), signal.count)
 
     def _on_started(self, signal: signals.JobStarted) -> None:
         job = self._job(signal)
@@ -294,6 +299,20 @@ def _store_families(counts: StoreCounts) -> Iterable[Metric]:
         EVENT,
         ((group, load.age) for group, load in groups),
     )
+    if counts.outboxes:
+        outboxes = counts.outboxes.items()
+        yield _gauge(
+            "outbox_messages",
+            "Messages that wait in an outbox to be relayed.",
+            ("outbox",),
+            (((outbox,), waiting) for outbox, (waiting, _) in outboxes),
+        )
+        yield _gauge(
+            "outbox_lag_seconds",
+            "For how long the first of them has waited.",
+            ("outbox",),
+            (((outbox,), lag) for outbox, (_, lag) in outboxes),
+        )
     yield _gauge("workers", "Workers seen within the last minute.", (), [((), counts.workers)])
 
 

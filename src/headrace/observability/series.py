@@ -30,9 +30,9 @@ class Counter:
         self._labels = labels
         self._values: dict[Labels, int] = {}
 
-    def add(self, labels: Labels) -> None:
+    def add(self, labels: Labels, count: int = 1) -> None:
         values = self._values
-        values[labels] = values.get(labels, 0) + 1
+        values[labels] = values.get(labels, 0) + count
 
     def family(self) -> Metric:
         family = CounterMetricFamily(self._name, self._text, labels=self._labels)

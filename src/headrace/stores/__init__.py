@@ -21,6 +21,8 @@ DEFAULT_NAMESPACE, DEFAULT_DURABILITY = "headrace", "default"
 SCHEMES = {
     "memory": ("headrace.stores.memory", None),
     "sqlite": ("headrace.stores.sqlite", None),
+    "postgresql": ("headrace.stores.postgres", "postgres"),
+    "postgres": ("headrace.stores.postgres", "postgres"),
     "redis": ("headrace.stores.redis", "redis"),
     "rediss": ("headrace.stores.redis", "redis"),
     "valkey": ("headrace.stores.redis", "redis"),

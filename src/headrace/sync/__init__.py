@@ -1,8 +1,9 @@
 """The verbs of the app for synchronous callers. `scripts/generate-sync` writes admin, schedules and sync."""
 
+from headrace.engine.app_loop.portal import Portal, Stoppable
+
 from .admin import SyncAdmin
 from .bridge import PublishesMany
-from .portal import Portal, Stoppable
 from .schedules import SyncSchedules
 from .sync import Sync
 

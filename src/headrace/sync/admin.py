@@ -9,14 +9,17 @@ from typing import Any
 from headrace.admin.admin import Admin
 from headrace.admin.contents import Contents, EventInfo
 from headrace.admin.dead_letters import Replayed
-from headrace.admin.info import QueueInfo, TopicInfo, Traffic
+from headrace.admin.info import QueueInfo, SealInfo, TopicInfo, Traffic
+from headrace.admin.limits import LimitInfo
+from headrace.admin.outboxes import OutboxInfo
 from headrace.admin.repeatable import Counted
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.findings import Finding
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
 from headrace.core.topics.start import StartAt
-from headrace.sync.portal import Portal
+from headrace.core.values.durations import Duration
+from headrace.engine.app_loop.portal import Portal
 
 
 class SyncAdmin:
@@ -25,6 +28,10 @@ class SyncAdmin:
     def __init__(self, portal: Portal, admin: Admin) -> None:
         self._portal = portal
         self._admin = admin
+
+    def seal(self) -> SealInfo | None:
+        """Where the content of the store moves, or was moved, by `headrace move`. None: it is in use."""
+        return self._portal.run(self._admin.seal)
 
     def queues(self) -> list[QueueInfo]:
         """Every queue the store knows, by name."""
@@ -45,8 +52,18 @@ class SyncAdmin:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[JobInfo]:
-        """Jobs of a queue (default: `default`), or events of a group, at most `limit`. The cursor of the page
-        gets the next page. Running ones come first, and on each page then the newest."""
+        """Jobs of a queue, or events of a group. Running ones come first, and on each page then the newest.
+        With the state of jobs that are over, the history of the queue is listed after what the store
+        holds.
+
+        - `queue`: the queue. None: the queue `default`
+        - `topic`: the topic of a group, in place of a queue
+        - `group`: the group of this topic
+        - `state`: only jobs with this status. None: all
+        - `task`: only jobs of this task, by its name. None: all
+        - `cursor`: the cursor of the page before. None: the first page
+        - `limit`: how many jobs a page has at most
+        """
         return self._portal.run(
             self._admin.jobs,
             queue,
@@ -78,6 +95,11 @@ class SyncAdmin:
         """Workers that announced themselves within the last minute."""
         return self._portal.run(self._admin.workers)
 
+    def outboxes(self) -> list[OutboxInfo]:
+        """What waits to be relayed: in outboxes of groups that feed tasks, and in the database of
+        `App(outbox=)`."""
+        return self._portal.run(self._admin.outboxes)
+
     def traffic(self, minutes: int = 60) -> list[Traffic]:
         """Successes and failures in each of the last minutes, at most two hours."""
         return self._portal.run(self._admin.traffic, minutes)
@@ -97,22 +119,63 @@ class SyncAdmin:
         """
         return self._portal.iterate(self._admin.tail(topic, since=since, group=group, follow=follow))
 
-    def pause(self, queue: str) -> None:
-        """Start no more jobs of this queue anywhere. Running ones go on."""
-        self._portal.run(self._admin.pause, queue)
+    def limits(self, *, counted: bool = True) -> list[LimitInfo]:
+        """Every limit that workers have declared, by name, and what it counts. Without `counted` the counts
+        are 0; this costs less while very many jobs wait."""
+        return self._portal.run(self._admin.limits, counted=counted)
 
-    def resume(self, queue: str) -> None:
-        """Let workers take jobs from a paused queue again."""
-        self._portal.run(self._admin.resume, queue)
+    def set_limit(
+        self, name: str, *, rate: str | None = None, burst: int | None = None, max_running: int | None = None
+    ) -> None:
+        """Override the figures of a limit for all workers, until `clear_limit`. What is not given stays as it
+        is. With `max_running=0`, no more of its jobs start."""
+        self._portal.run(self._admin.set_limit, name, rate=rate, burst=burst, max_running=max_running)
+
+    def clear_limit(self, name: str) -> None:
+        """Undo `set_limit`: the declared figures hold again."""
+        self._portal.run(self._admin.clear_limit, name)
+
+    def pause(self, queue: str | None = None, *, task: str | None = None) -> None:
+        """Start no more jobs of this queue or of this task anywhere. Running ones go on. The pause of a task
+        holds within 3 seconds; its jobs stay queued, and wait for the limit `paused:TASK`."""
+        self._portal.run(self._admin.pause, queue, task=task)
+
+    def resume(self, queue: str | None = None, *, task: str | None = None) -> None:
+        """Let workers take jobs of a paused queue or task again."""
+        self._portal.run(self._admin.resume, queue, task=task)
 
     def purge(self, queue: str) -> Counted:
         """Cancel all jobs of this queue that wait, are scheduled or retrying. The answer is their number."""
         return self._portal.run(self._admin.purge, queue)
 
+    def clean(self, queue: str, *, state: JobStatus | str | None = None, older_than: Duration = 0) -> Counted:
+        """Remove the jobs of a queue in one state that are older than a time. The answer is their number.
+
+        Jobs that wait (`queued`, `scheduled`, `retrying`) are cancelled; their age counts from enqueueing.
+        Dead letters and what is kept of ended jobs (`succeeded`, `cancelled`, `expired`) are deleted;
+        their age counts from the end. Without a state it removes what is kept of ended jobs. Dead letters
+        and waiting jobs are removed only when their state is named; running jobs never.
+        """
+        return self._portal.run(self._admin.clean, queue, state=state, older_than=older_than)
+
+    def remove_queue(self, name: str, force: bool = False) -> bool:
+        """Remove a queue from the store. False: there is no such queue.
+
+        It is refused while the queue holds anything except ended jobs. With `force`, everything in it is
+        removed, also running jobs, dead letters and schedules. Stop its workers and producers first: they
+        make the queue again.
+        """
+        return self._portal.run(self._admin.remove_queue, name, force)
+
+    def release_key(self, queue: str, key: str) -> bool:
+        """Free a unique key whose holder is stuck. The holder stays as it is, and the next job with this key
+        is no duplicate. False: no job holds the key."""
+        return self._portal.run(self._admin.release_key, queue, key)
+
     def split(self, queue: str, partitions: int) -> None:
         """Spread new jobs of a queue over so many parts while the queue is in use. Waiting jobs stay in their
         part. The split is done when this returns. If it is interrupted, the next producer that enqueues
-        finishes it."""
+        finishes it. A queue of tasks with `ordered_by` must be empty: jobs of one key stay in one part."""
         self._portal.run(self._admin.split, queue, partitions)
 
     def pause_group(self, topic: str, group: str) -> None:
@@ -144,8 +207,16 @@ class SyncAdmin:
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[DeadLetter]:
-        """Dead letters of queues, then of groups, the latest of each first. The `task` of an event is its
-        kind."""
+        """Dead letters of queues, then of groups, the latest of each first.
+
+        - `queue`: only those of this queue. None: of all queues
+        - `topic`: only those of this topic
+        - `group`: only those of this group of the topic. None: of all its groups
+        - `task`: only those of this task, by its name; the task of an event is its kind
+        - `reason`: only those that died for this reason, such as `"exhausted"`
+        - `cursor`: the cursor of the page before. None: the first page
+        - `limit`: how many dead letters a page has at most
+        """
         return self._portal.run(
             self._admin.dead,
             queue=queue,
@@ -168,7 +239,15 @@ class SyncAdmin:
         reason: DeadReason | str | None = None,
     ) -> Replayed:
         """Run dead letters again, those of `ids` or those that match. Each keeps its id, and its attempts
-        start at zero. An event goes only to the group in which it died."""
+        start at zero. An event goes only to the group in which it died.
+
+        - `ids`: the ids of the dead letters, in place of a filter
+        - `queue`: only those of this queue
+        - `topic`: only those of this topic
+        - `group`: only those of this group of the topic
+        - `task`: only those of this task, by its name
+        - `reason`: only those that died for this reason
+        """
         return self._portal.run(
             self._admin.replay, ids=ids, queue=queue, topic=topic, group=group, task=task, reason=reason
         )
@@ -183,7 +262,15 @@ class SyncAdmin:
         task: str | None = None,
         reason: DeadReason | str | None = None,
     ) -> Counted:
-        """Delete dead letters for good. The answer is their number."""
+        """Delete dead letters for good. The answer is their number.
+
+        - `ids`: the ids of the dead letters, in place of a filter
+        - `queue`: only those of this queue
+        - `topic`: only those of this topic
+        - `group`: only those of this group of the topic
+        - `task`: only those of this task, by its name
+        - `reason`: only those that died for this reason
+        """
         return self._portal.run(
             self._admin.discard, ids=ids, queue=queue, topic=topic, group=group, task=task, reason=reason
         )

@@ -94,22 +94,25 @@ class Drain:
         return stream.kind == "topic" or self._app._registry.subscribed(stream) is not None
 
     def _counts(self, streams: Sequence[Stream]) -> Iterator[Counts]:
-        """The counts of all streams. The events of a topic count in its groups, which handle them."""
+        """The counts of all streams, where `queued` counts what can be claimed now. The events of a topic
+        count in its groups, which handle them."""
         for stream in streams:
-            counts = at_once(self._store.counts(stream))
-            yield msgspec.structs.replace(counts, queued=0) if stream.kind == "topic" else counts
+            ready = 0 if stream.kind == "topic" else self._store.ready(stream)
+            yield msgspec.structs.replace(at_once(self._store.counts(stream)), queued=ready)
 
     def _done(self, streams: Sequence[Stream]) -> bool:
         return (
             all(_idle(counts) for counts in self._counts(streams))
             and not (self._events and self._store.unseen())
             and not any(counts.due for counts in self._counts(streams) if not counts.paused)
+            and not (self._events and at_once(self._store.outboxes()))
             and self._next_due_us(streams) is None
         )
 
     def _next_due_us(self, streams: Sequence[Stream]) -> int | None:
         running = [stream for stream in streams if not at_once(self._store.counts(stream)).paused]
-        return self._store.next_due_us(running, self._awaited)
+        times = self._store.next_due_us(running, self._awaited), self._store.next_tokens_us(running)
+        return min((time for time in times if time is not None), default=None)
 
     def _move_clock(self, streams: Sequence[Stream]) -> None:
         """Move the clock to the next due time, unless a message is due already."""
@@ -133,7 +136,7 @@ class Drain:
             for stream in streams
             for record in at_once(self._store.messages(stream, status=JobStatus.RUNNING))
         ]
-        queued = sum(counts.queued for counts in self._counts(streams))
+        queued = sum(at_once(self._store.counts(stream)).queued for stream in streams)
         return f"{queued} are queued, running are: {', '.join(running) or 'none'}"
 
 

@@ -91,7 +91,7 @@ def enqueued_job(app: App, store: KitStore, appended: Appended) -> EnqueuedJob:
     """The job of a message that the store took."""
     message, queue = appended.message, appended.stream.name
     envelope = decode_envelope(message.body)
-    args, kwargs = app._jobs._declared[envelope.task].decode_bound(message.id, envelope)
+    args, kwargs = app._jobs.declarations.by_task[envelope.task].decode_bound(message.id, envelope)
     return EnqueuedJob(
         id=message.id,
         task=envelope.task,

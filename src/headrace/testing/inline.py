@@ -8,7 +8,8 @@ from typing import Any
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import JobStatus
-from headrace.jobs.job import Job
+from headrace.engine.running.run import current_run
+from headrace.jobs.handles.job import Job
 from headrace.jobs.sending import EnqueueHooks
 
 from .caller import CallerWaits
@@ -51,20 +52,34 @@ class Inline:
 
     async def _run(self, jobs: Sequence[tuple[Stream, str]]) -> None:
         """Run a worker for these jobs only, so that a job may enqueue others and wait for them."""
+        inside = current_run.get(None) is not None
         queues = sorted({stream.name for stream, _ in jobs})
         async with working(self._kit.app, queues=queues, concurrency=1):
             for stream, id in jobs:
                 await self._store.run_now(stream, id)  # inline jobs have no delay
-                await self._until_over(stream, id)
+                await self._until_over(stream, id, inside=inside)
 
-    async def _until_over(self, stream: Stream, id: str) -> None:
+    async def _until_over(self, stream: Stream, id: str, *, inside: bool) -> None:
         while True:
-            match self._store.record(stream, id).status:
+            record = self._store.record(stream, id)
+            match record.status:
                 case JobStatus.QUEUED if (await self._store.counts(stream)).paused:
                     return
+                case JobStatus.QUEUED if record.waiting_for and not self._wait_for_tokens(stream):
+                    if inside:
+                        return  # the job that enqueued it may hold the limit until it ends
+                    await self._store.something_settled(LOOK)
                 case JobStatus.QUEUED | JobStatus.RUNNING:
                     await self._store.something_settled(LOOK)
                 case JobStatus.RETRYING:
                     await self._store.run_now(stream, id)
                 case _:
                     return  # the job is over, or its handler asked for a later run
+
+    def _wait_for_tokens(self, stream: Stream) -> bool:
+        """Move the clock to the next token of a rate. False: there is none to wait for."""
+        us = self._store.next_tokens_us([stream])
+        if us is None:
+            return False
+        self._kit.clock.advance_us(max(0, us - self._kit.clock.now_us()))
+        return True

@@ -10,17 +10,19 @@ from typing import Any, TypedDict, TypeVar, Unpack
 import msgspec
 
 from headrace.app import App
+from headrace.core.records.job_info import JobProgress
 from headrace.core.records.record import JobStatus
 from headrace.core.values.durations import Duration
+from headrace.engine.app_loop.portal import Portal
 from headrace.engine.registry import CallNext, Handler
 from headrace.engine.running.run import Abandoned, Run
 from headrace.events.event import Event
 from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
-from headrace.sync.portal import Portal
 
 from .caller import caller
 from .clock import Clock
+from .direct_calls import DirectCalls
 from .drain import Drain
 from .enqueued import EnqueuedJob, enqueued_job, expected, list_of, shortened
 from .failures import raise_first
@@ -53,6 +55,7 @@ class Kit:
         self.sync: SyncKit = SyncKit(self)
         self._store = KitStore(clock, app._registry.subscriptions)
         self._errors: dict[str, BaseException] = {}
+        self._direct_calls = DirectCalls(app, clock)
 
     def __repr__(self) -> str:
         return f"<Kit of {self.app!r}>"
@@ -172,9 +175,15 @@ class Kit:
             )
         return found
 
+    @property
+    def reported(self) -> list[JobProgress]:
+        """The progress that tasks reported which the test called as functions: `await render(7)`."""
+        return self._direct_calls.reported
+
     def clear(self) -> None:
-        """Make the assertions forget earlier jobs and events. The store keeps them."""
+        """Make the assertions forget earlier jobs, events and reports. The store keeps jobs and events."""
         self._store.appended.clear()
+        self.reported.clear()
 
     async def _attend(self, run: Run, call_next: CallNext) -> object:
         """The middleware around every run: keeps the exception itself; stores keep only its text."""

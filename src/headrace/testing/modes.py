@@ -36,6 +36,8 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
         clock._followed_by(kit._store),
         app._app_loop.swapped(KitRouter(kit._store), clock),
         app._registry.wrapped_by(kit._attend),
+        kit._direct_calls.watched(),
+        _without_outbox(app),
     ):
         _kits[app] = kit
         try:
@@ -43,6 +45,16 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
         finally:
             _kits.pop(app, None)
             _leave_loops(app)
+
+
+@contextmanager
+def _without_outbox(app: App) -> Iterator[None]:
+    """Relay nothing: the rows of the app's own outbox do not belong to the test."""
+    outbox, app._outbox = app._outbox, None
+    try:
+        yield
+    finally:
+        app._outbox = outbox
 
 
 @contextmanager

@@ -24,6 +24,7 @@ pytest.register_assert_rewrite("headrace.testing.contract")
 def pytest_configure(config: pytest.Config) -> None:
     for marker in (
         "whole(reason): of the contract suite: not for a stream that is split into parts",
+        "one_place(reason): of the contract suite: not where each queue may be on another server",
         "timeout(seconds): of the contract suite: needs pytest-timeout",
         "more: of the contract suite: takes minutes; leave it out with -m 'not more'",
     ):

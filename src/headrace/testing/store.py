@@ -7,9 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.core.errors import ConfigurationError
+from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import Dead, Done, Settlement, Verdict
+from headrace.core.messages.outgoing import Outgoing
+from headrace.core.outbox.database import Ask, Recognition, UserDatabase
 from headrace.core.records.answers import Answer
 from headrace.core.records.control import DueNotice, ScheduleNotice
 from headrace.core.records.record import JobStatus, Record
@@ -20,7 +22,7 @@ from headrace.core.topics.topic import BEGINNING, NEW, Reading, Start
 from headrace.engine.streams import StreamRouter
 from headrace.engine.subscription import Subscription
 from headrace.stores.memory.shared_state import SharedState
-from headrace.stores.memory.store import MemoryStore
+from headrace.stores.memory.store import MemoryStore, RegisteredWaiter
 from headrace.stores.memory.waiter import Waiter
 
 T = TypeVar("T")
@@ -32,6 +34,9 @@ class Appended(msgspec.Struct, frozen=True):
     stream: Stream
     message: Message
     due_us: int
+
+    def is_of(self, stream: Stream, id: str) -> bool:
+        return self.stream == stream and self.message.id == id
 
 
 class Death(msgspec.Struct, frozen=True):
@@ -58,11 +63,17 @@ class KitStore(MemoryStore):
             await self._join_all(batch.stream)
         answers = await super().append(batch)
         for message, answer in zip(batch.messages, answers, strict=True):
-            if answer.verdict == "accepted":
+            if answer.verdict == "replaced":
+                message = msgspec.structs.replace(message, id=answer.id)
+                self.appended = [each for each in self.appended if not each.is_of(batch.stream, answer.id)]
+            if answer.verdict in ("accepted", "replaced"):
                 self._succeeded.discard((batch.stream, message.id))
                 record = await self.get(batch.stream, message.id)
                 self.appended.append(Appended(batch.stream, message, record.due_us if record else 0))
         return answers
+
+    def user_database(self) -> KitDatabase:
+        return KitDatabase(self)
 
     async def _join_all(self, topic: Stream) -> None:
         """Join all groups before the first event: a test publishes events first and handles them later."""
@@ -112,12 +123,19 @@ class KitStore(MemoryStore):
         for settlement, verdict in zip(settlements, verdicts, strict=True):
             if verdict is Verdict.KEPT:
                 self._remember(settlement)
-        for waiter in self._waiters:
-            waiter.wake(None)
+        self._wake_waiters()
         return verdicts
 
+    def _register_waiter(self, streams: Sequence[Stream], consumer: str) -> RegisteredWaiter:
+        self._wake_waiters()  # a claim found nothing: what is queued may wait for a limit
+        return super()._register_waiter(streams, consumer)
+
+    def _wake_waiters(self) -> None:
+        for waiter in self._waiters:
+            waiter.wake(None)
+
     async def something_settled(self, timeout: float) -> None:
-        """Wait until a message is settled, at most `timeout` seconds."""
+        """Wait until a message is settled or a claim has found nothing, at most `timeout` seconds."""
         waiter: Waiter[None] = Waiter()
         self._waiters.add(waiter)
         try:
@@ -141,6 +159,18 @@ class KitStore(MemoryStore):
             ]
             return min((entry.due_us for entry in entries if entry.status in statuses), default=None)
 
+    def next_tokens_us(self, streams: Sequence[Stream]) -> int | None:
+        """When a rate allows the next start, for which messages of these streams wait."""
+        with self._lock:
+            return self._store.limits.first_us_of(streams)
+
+    def ready(self, stream: Stream) -> int:
+        """How many messages can be claimed now. Others wait for a limit, or for an earlier one of their
+        key."""
+        with self._lock:
+            state = self._store.stream_state(stream)
+            return state.queued() - len(state.parking) - state.lanes.lines.blocked()
+
     def before_move(self, us: int) -> None:
         # The time passes for waiting messages only. A worker that runs a job is alive: its lease must hold.
         with self._lock:
@@ -163,14 +193,42 @@ class KitStore(MemoryStore):
             self.deaths.append(Death(claim.whole, claim.id, task, outcome))
 
 
+class KitDatabase(UserDatabase):
+    """Takes the transactions of every database: a test need not have the outbox of the app. Jobs are enqueued
+    at once, whatever becomes of the transaction."""
+
+    dialect = None
+    name = "the store of a test"
+
+    def __init__(self, store: KitStore) -> None:
+        self._store = store
+
+    @property
+    def is_prepared(self) -> bool:
+        return True
+
+    async def prepare(self) -> None:
+        """There is nothing to learn."""
+
+    async def recognise(self, ask: Ask) -> Recognition:
+        return Recognition.KNOWN
+
+    async def write(self, ask: Ask, outgoing: Sequence[Outgoing]) -> list[Answer]:
+        answers: list[Answer] = []
+        for each in outgoing:
+            answers += await self._store.append(Batch(each.stream, new_id(), 1, [each.message], each.limit))
+        return answers
+
+
 class KitRouter(StreamRouter):
-    """In a test streams have no parts: the kit reads its store by the names that the code uses."""
+    """In a test streams have no parts: the kit reads its store by the names that the code uses. Code that
+    declares or splits them runs all the same: where the parts are is no part of what jobs do."""
 
     def declare(self, stream: Stream, parts: int) -> None:
         pass
 
     async def split(self, stream: Stream, parts: int) -> Layout:
-        raise ConfigurationError("the store of a test has no partitions: split on a real one")
+        return Layout()
 
 
 def at_once(coroutine: Coroutine[Any, Any, T]) -> T:

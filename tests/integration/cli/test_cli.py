@@ -91,7 +91,7 @@ async def test_a_scheduled_job_is_run_now(workshop: Workshop) -> None:
 
 async def test_dead_letters_are_replayed_by_a_person_who_is_asked(workshop: Workshop) -> None:
     await workshop.start_ready()
-    job = await workshop.task("quick").enqueue("no number")
+    job = await workshop.app.remote("quick").enqueue("no number")
     assert await job.wait(timeout=20) is JobStatus.DEAD
     [letter] = (await headrace(workshop, "dead", APP, "--json")).json
     assert (letter["id"], letter["reason"]) == (job.id, "invalid")

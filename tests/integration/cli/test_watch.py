@@ -37,7 +37,7 @@ async def bury(workshop: Workshop, count: int) -> None:
     """So many dead letters in the queue `default`."""
     worker = await workshop.start_ready()
     for number in range(count):
-        job = await workshop.task("quick").enqueue(f"no number: {number}")
+        job = await workshop.app.remote("quick").enqueue(f"no number: {number}")
         assert await job.wait(timeout=20) is JobStatus.DEAD
     worker.send(signal.SIGTERM)
     assert worker.exit_code() == 0

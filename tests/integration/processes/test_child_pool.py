@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import os
 import resource
+import select
 import shutil
 import signal
 import tempfile
@@ -39,7 +40,7 @@ class Errand:
 
     def __init__(self, pool: ChildPool, gate: Path) -> None:
         registry, handler = program.app._registry, program.app._registry.handlers[program.wait_for.name]
-        payload = program.app._jobs._declared[program.wait_for.name].encode((str(gate),), {})
+        payload = program.app._jobs.declarations.by_task[program.wait_for.name].encode((str(gate),), {})
         envelope = Envelope(1, gate.name, handler.name, 0, None, None, payload)
         stream = Stream("queue", "default")
         claim = Claim(stream, gate.name, msgspec.msgpack.encode(envelope), None, 0)
@@ -76,6 +77,7 @@ class Pool(RuleBasedStateMachine):
         self.pool = ChildPool(SIZE, freed=self._freed)
         self.errands: list[Errand] = []
         self.to_cancel: Errand | None = None
+        self.killed: set[ChildProcess] = set()
         self.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
     def teardown(self) -> None:
@@ -97,6 +99,8 @@ class Pool(RuleBasedStateMachine):
         await wait_until(lambda: all(errand.task.done() for errand in self.errands), timeout=30)
         for errand in self.errands:
             errand.check()
+        # The system ends a killed process a little later. Until then it may still get a job, and lose it.
+        await wait_until(lambda: not self.killed & self.pool._children, timeout=30)
         last = [Errand(self.pool, self.folder / f"last-{number}") for number in range(SIZE)]
         await wait_until(lambda: all(errand.began for errand in last), timeout=30)
         assert self.pool.free == 0
@@ -188,7 +192,9 @@ class Pool(RuleBasedStateMachine):
         """A child, from outside, whether it has something to do or not."""
         children = sorted(self.pool._children, key=lambda child: child.pid)
         if children:
-            os.kill(children[choice % len(children)].pid, signal.SIGKILL)
+            child = children[choice % len(children)]
+            os.kill(child.pid, signal.SIGKILL)
+            self.killed.add(child)
         self._turn(turns)
 
     @rule()
@@ -275,4 +281,42 @@ async def test_a_start_that_nobody_waits_for_any_longer_costs_no_child(tmp_path:
     second = Errand(pool, tmp_path / "second")
     second.open_gate()
     await asyncio.wait_for(second.task, 30)
+    await pool.close()
+
+
+async def test_a_child_that_came_to_a_cancelled_job_goes_to_the_next(tmp_path: Path) -> None:
+    """A job in line gets the child and is cancelled in the same turn of the event loop."""
+    to_cancel: list[Errand] = []
+
+    def freed() -> None:
+        while to_cancel:
+            to_cancel.pop().task.cancel()
+
+    pool = ChildPool(1, freed=freed)
+    first = Errand(pool, tmp_path / "first")
+    await wait_until(lambda: first.began, timeout=30)
+    second, third = (Errand(pool, tmp_path / name) for name in ("second", "third"))
+    await wait_until(lambda: len(pool._waiting) == 2)
+    to_cancel.append(second)
+    third.open_gate()
+    first.open_gate()
+    await asyncio.wait_for(third.task, 30)
+    third.check()
+    assert second.task.cancelled()
+    await pool.close()
+
+
+async def test_the_answer_of_a_child_that_ended_after_it_counts(tmp_path: Path) -> None:
+    """The worker sees the end of the process before it has read the answer."""
+    pool = ChildPool(1)
+    errand = Errand(pool, tmp_path / "only")
+    await wait_until(lambda: errand.began, timeout=30)
+    (child,) = pool._children
+    errand.open_gate()
+    wait_until_sync(lambda: select.select([child._connection], [], [], 0)[0])  # the event loop does not turn
+    os.kill(child.pid, signal.SIGKILL)
+    wait_until_sync(lambda: os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    child._watch._tell()
+    assert isinstance(await errand.task, Returned)
+    errand.check()
     await pool.close()

@@ -6,12 +6,15 @@ import asyncio
 import os
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import Job, JobFailed, JobStatus, RetryPolicy
+from headrace.engine.running.children.process import ChildProcess
 from tests.integration.programs import misbehaving_tasks as program
 from tests.support.waiting import wait_until
 
@@ -44,6 +47,8 @@ async def test_a_job_that_was_given_up_leaves_nothing_to_the_next() -> None:
         names = [f"bob {number}" for number in range(5)]
         jobs = [await program.secret_of.enqueue(name) for name in names]
         assert await finished(jobs) == [f"secret of {name}" for name in names]
+        # The child of the job that was given up still works: it must not get another.
+        assert [(await job.info()).attempts for job in jobs] == [1] * len(jobs)
 
 
 async def test_the_timeout_counts_from_the_start_of_the_function() -> None:
@@ -51,6 +56,22 @@ async def test_the_timeout_counts_from_the_start_of_the_function() -> None:
         task = program.secret_of.with_(timeout=4, retry=ONCE)
         jobs = [await task.enqueue(str(number), 0.8) for number in range(12)]
         assert len(await finished(jobs)) == 12
+
+
+async def test_the_timeout_does_not_count_while_a_job_waits_for_its_child(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    start = ChildProcess.start
+
+    async def start_late(gone: Callable[[ChildProcess], None]) -> ChildProcess:
+        late = time.monotonic() + 2.5
+        await wait_until(lambda: time.monotonic() > late, timeout=20)
+        return await start(gone)
+
+    monkeypatch.setattr(ChildProcess, "start", start_late)
+    async with program.app, program.app.worker(children=1):
+        job = await program.where.with_(timeout=2, retry=ONCE).enqueue()
+        assert await job.wait(timeout=20) is JobStatus.SUCCEEDED
 
 
 async def test_the_timeout_reaches_the_middleware_after_the_child_has_answered(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace import ConfigurationError, Job, JobFailed, JobStatus, ResultNotKept, RetryPolicy
+from headrace import ConfigurationError, Job, JobFailed, JobStatus, ResultNotKept, RetryPolicy, Task
 from tests.integration.programs import cpu_tasks
 from tests.support.waiting import wait_until
 
@@ -46,6 +46,15 @@ async def test_two_jobs_run_at_the_same_time_in_two_processes(tmp_path: Path) ->
 async def test_the_child_knows_its_job_and_may_be_async() -> None:
     job = await cpu_tasks.who.with_(headers={"source": "test"}).enqueue(5)
     assert await job.result(timeout=20) == (job.id, 1, "test", 5)
+
+
+@pytest.mark.parametrize("task", [cpu_tasks.enqueue_another, cpu_tasks.publish_one])
+async def test_a_child_refuses_what_its_own_memory_store_would_lose(task: Task[[], None]) -> None:
+    job = await task.enqueue()
+    assert await job.wait(timeout=20) is JobStatus.DEAD
+    info = await job.info()
+    assert "headrace.ConfigurationError" in info.error_type
+    assert "cannot enqueue or publish on memory://" in info.error
 
 
 async def test_a_child_that_vanishes_is_that_jobs_crash_and_dead_at_the_third() -> None:

@@ -18,6 +18,8 @@ from tests.integration.support.worker_processes import ROOT, Workshop
 from tests.support.routers import opened_router
 from tests.support.server_groups import Cluster
 
+pytestmark = pytest.mark.more
+
 QUEUE = Stream("queue", "default")
 
 #: More parts, fewer, one.

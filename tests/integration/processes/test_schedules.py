@@ -44,8 +44,10 @@ async def test_each_moment_makes_one_job_whatever_becomes_of_the_workers(worksho
     assert _run_ids(workshop) == expected
     for id in expected:
         runs = workshop.log.lines("started", id=id)
-        # Twice only when its worker was killed under it, and then as the same job.
-        assert [run["attempt"] for run in runs] == list(range(1, len(runs) + 1))
+        # Twice only when its worker was killed under it, and then as the same job. One that was killed just
+        # before the function began has written nothing.
+        attempts = [run["attempt"] for run in runs]
+        assert attempts == sorted(set(attempts))
 
 
 async def _record(workshop: Workshop) -> ScheduleRecord:

@@ -7,6 +7,7 @@ import importlib
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
@@ -69,6 +70,43 @@ async def test_workers_killed_again_and_again_lose_nothing(workshop: Workshop) -
     assert {infos[number].crashes for number in dead} <= {3}
     assert {line["number"] for line in workshop.log.lines("quick")} >= set(range(2_000)) - dead
     workshop.check_integrity()
+
+
+async def test_a_queue_uses_the_slots_that_the_command_gives_it(workshop: Workshop) -> None:
+    nap = workshop.task("nap")
+    mails = await workshop.app.enqueue_many([nap.with_(queue="mails").call(0.3) for _ in range(6)])
+    reports = await workshop.app.enqueue_many([nap.with_(queue="reports").call(0.3) for _ in range(8)])
+    await workshop.start_ready("--queues", "mails:2,reports", "--concurrency", "20")
+    await asyncio.gather(*(job.wait(timeout=30) for job in (*mails, *reports)))
+    assert _most_at_once(workshop, mails) == 2
+    assert _most_at_once(workshop, reports) == 8
+    assert "mails:2, reports" in workshop.workers[0].output
+
+
+def _most_at_once(workshop: Workshop, jobs: list[Job[Any]]) -> int:
+    ids, running, most = {job.id for job in jobs}, 0, 0
+    for line in workshop.log.lines():
+        if line.get("id") in ids:
+            running += {"started": 1, "ended": -1}.get(line["what"], 0)
+            most = max(most, running)
+    return most
+
+
+async def test_a_job_that_takes_its_workers_down_is_reported_when_it_dies(workshop: Workshop) -> None:
+    job = await workshop.task("poison").with_(queue="watched").enqueue()
+    for _ in range(2):  # the crash limit of this queue
+        assert workshop.start("--queues", "watched,default").exit_code() == 9
+    await workshop.start_ready("--queues", "watched,default")
+    await workshop.until(lambda: workshop.log.lines("death"))
+    [death] = workshop.log.lines("death")
+    assert (death["id"], death["task"], death["queue"], death["reason"]) == (
+        job.id,
+        "poison",
+        "watched",
+        "crashed",
+    )
+    assert len(workshop.log.lines("started", id=job.id)) == 2
+    assert await job.status() is JobStatus.DEAD
 
 
 @pytest.mark.parametrize("leases", [1.5, 5.0])

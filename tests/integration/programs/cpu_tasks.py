@@ -51,6 +51,16 @@ async def write_and_hang(text: str) -> None:
     await asyncio.sleep(3600)
 
 
+@app.task(run_in="process", retry=RetryPolicy.none())
+def enqueue_another() -> None:
+    where.sync.enqueue()
+
+
+@app.task(run_in="process", retry=RetryPolicy.none())
+def publish_one() -> None:
+    app.topic("orders", int).sync.publish(7)
+
+
 @app.task(run_in="process")
 def vanish() -> None:
     os._exit(7)

@@ -58,6 +58,9 @@ def make_app(url: str, log: Log, durability: str = "default") -> App:
     app = App(url, retry=RetryPolicy.fixed(3, 0.05), durability=cast(Any, durability))
     _declare_gentle_tasks(app, log)
     _declare_rough_tasks(app, log)
+    if not url.startswith("redis+cluster"):  # there, no worker starts with a limit over a queue in partitions
+        _declare_limited_task(app, log)
+    app.queue("watched", crash_limit=2, on_dead="note_death")
     _listen(app, log)
     return app
 
@@ -84,6 +87,10 @@ def _declare_gentle_tasks(app: App, log: Log) -> None:
         log.write("ended", id=current_job().id)
         return "rested"
 
+    @app.task(name="note_death")
+    async def note_death(id: str, task: str, queue: str, reason: str, error: str) -> None:
+        log.write("death", id=id, task=task, queue=queue, reason=reason)
+
     @app.task(name="first_hangs")
     async def first_hangs() -> str:
         """Hangs where it is run first, returns at once where it is run again."""
@@ -102,6 +109,14 @@ def _declare_gentle_tasks(app: App, log: Log) -> None:
             await job.progress(0.5, f"step {number}")
             await asyncio.sleep(0.001)
         return (await app.job(job.id).info()).progress is not None
+
+
+def _declare_limited_task(app: App, log: Log) -> None:
+    @app.task(name="three_at_once", max_running=3, result_ttl=0)
+    async def three_at_once(number: int) -> None:
+        log.write("began", number=number)
+        await asyncio.sleep(0.01)
+        log.write("finished", number=number)
 
 
 def _declare_rough_tasks(app: App, log: Log) -> None:

@@ -14,7 +14,7 @@ from typing import cast
 import pytest
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed
-from headrace.core.messages.claim import Report
+from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import HIGH, Batch, Message, Stream, TrailEntry, UniqueKey
 from headrace.core.messages.outcome import (
@@ -52,7 +52,8 @@ from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
 from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.redis.stream_scripts import StreamScripts
-from headrace.stores.redis.verbs import promotion
+from headrace.stores.redis.verbs import announcements, promotion, recovery
+from headrace.stores.redis.verbs.recovery import Overdue, Recoverer
 from headrace.stores.redis.verbs.workers import WorkerEntry, encode_worker
 from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.lossy_proxy import Proxy
@@ -459,6 +460,7 @@ async def test_cut_connections_are_made_again(bench: Bench, redis_server: Server
     await bench.add()
     [claim] = await bench.claim()
     ended = asyncio.create_task(bench.backend.wait_for_end(STREAM, claim.id, None))
+    await wait_until(lambda: bench.is_awaited(claim.id), message="the caller waits for the end")
     waiting = asyncio.create_task(bench.claim(wait=LONG))
     await wait_until(lambda: bench.is_blocked(), message="the claim blocks")
     for kind in ("normal", "pubsub"):
@@ -479,8 +481,9 @@ async def test_cut_connections_are_made_again(bench: Bench, redis_server: Server
 
 
 async def test_an_end_that_was_announced_to_nobody_is_noticed(
-    far: Bench, proxy: Proxy, redis_server: Server
+    far: Bench, proxy: Proxy, redis_server: Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(announcements, "REMINDED", 3600.0)  # it asks again because the connection is back
     [id] = await far.add()
     ended = asyncio.create_task(far.backend.wait_for_end(STREAM, id, None))
     await wait_until(lambda: _is_watched(far, id), message="somebody waits")
@@ -488,7 +491,7 @@ async def test_an_end_that_was_announced_to_nobody_is_noticed(
         proxy.cut()
         await near.settle(Done(Kept(b"42", 60 * SECOND)), *await near.claim())
         proxy.mend()
-        assert (await ended).result == b"42"
+        assert (await asyncio.wait_for(ended, LONG)).result == b"42"
 
 
 async def test_a_lease_keeper_connects_again(bench: Bench, redis_server: Server) -> None:
@@ -566,6 +569,28 @@ async def test_of_many_workers_one_looks_and_the_others_cost_one_command(redis_s
         assert calls_of(redis_server, "xpending") == looked
 
 
+async def test_the_turn_stays_with_its_worker_however_many_others_ask(redis_server: Server) -> None:
+    """A worker that is new to the turn looks at nothing. In a fleet of hundreds some worker asks at any time:
+    if the turn moved on to it, nothing would be recovered."""
+    every_us = 60 * SECOND
+    async with opened(redis_server.url) as first, opened(redis_server.url, first.namespace) as other:
+        await first.add()
+        await first.claim()
+
+        async def has_turn(bench: Bench) -> bool:
+            return not (await bench.backend.reclaim([SOURCE], limit=10, every_us=every_us)).others_turn
+
+        assert await has_turn(first)
+        turns = first.backend._recoverer._turns
+        [key] = turns._taken
+        for _ in range(2):
+            # The worker asks again at most a twentieth later than `every_us`.
+            assert await first.command("PTTL", key) > 1.1 * every_us / 1000
+            turns._taken[key] -= every_us
+            assert not await has_turn(other)
+            assert await has_turn(first)
+
+
 async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(bench: Bench) -> None:
     backend, every_us = bench.backend, SECOND // 2
     sources = [Stream("queue", f"work-{number}") for number in range(60)]
@@ -596,6 +621,48 @@ def calls_of(server: Server, command: str) -> int:
     told = text_of(server, "INFO", "commandstats").decode()
     found = re.search(rf"cmdstat_{command}:calls=(\d+)", told)
     return int(found[1]) if found else 0
+
+
+async def test_one_script_recovers_a_bounded_number_of_messages(bench: Bench) -> None:
+    await bench.add(recovery.MOST + 1)
+    await bench.claim()
+    await bench.age(60)
+    first, second = [await bench.backend.reclaim([SOURCE], limit=1000) for _ in range(2)]
+    assert (len(first.recovered), first.more) == (recovery.MOST, True)
+    assert (len(second.recovered), second.more) == (1, False)
+
+
+async def test_a_look_at_very_many_held_messages_is_divided(bench: Bench, redis_server: Server) -> None:
+    """The server walks over those that are fine. For 30,000 in one call it would need 5 ms."""
+    for _ in range(12):
+        await bench.add(1000)
+    claimed = [claim.id for _ in range(12) for claim in await bench.claim()]
+    before = calls_of(redis_server, "evalsha")
+    assert (await bench.backend.reclaim([SOURCE], limit=100)).recovered == ()
+    assert calls_of(redis_server, "evalsha") > before + 1
+    await bench.age(20)
+    recovered: list[str] = []
+    while found := (await bench.backend.reclaim([SOURCE], limit=1000)).recovered:
+        recovered += [each.id for each in found]
+    assert len(claimed) == 12_000
+    assert sorted(recovered) == sorted(claimed)
+
+
+async def test_one_look_at_the_consumers_of_a_stream_is_enough_for_all_workers(tmp_path: Path) -> None:
+    with Server(require("valkey-9.1"), directory=tmp_path) as server:
+        async with opened(server.url, "shared") as first, opened(server.url, "shared") as second:
+            await first.claim()
+            server.command("CONFIG", "RESETSTAT")
+            for _ in range(2):
+                await first.backend.prune(limit=100)
+                await second.backend.prune(limit=100)
+            assert calls_of(server, r"xinfo\|consumers") == 1
+
+
+async def test_a_look_at_the_consumers_of_a_removed_stream_leaves_no_record(bench: Bench) -> None:
+    queue: StreamScripts = bench.backend._store.queue(Stream("queue", "removed"))
+    await bench.backend._store.run(queue.call(scripts.FORGET_CONSUMERS, 0, 10, 0))
+    assert await bench.command("EXISTS", queue.keys.meta) == 0
 
 
 async def test_after_a_restart_of_the_server_nobody_is_robbed_for_one_lease(tmp_path: Path) -> None:
@@ -643,6 +710,7 @@ async def test_out_of_memory_refuses_new_messages_but_lets_those_there_end(kind:
             buried = Dead(dead.state, DeadReason.EXHAUSTED, Failure("Error", "no"))
             assert await bench.settle(buried, dead) == [Verdict.KEPT]
             assert await bench.settle(Cancelled(60 * SECOND), cancelled) == [Verdict.KEPT]
+            assert await bench.backend.prune(limit=10) == 0
             with pytest.raises(BackendUnavailable, match="out of memory"):
                 await bench.backend.promote([SOURCE], limit=10)
             server.command("CONFIG", "SET", "maxmemory", "0")
@@ -692,14 +760,16 @@ async def test_a_server_is_reached_over_its_socket(tmp_path: Path) -> None:
 async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     large = [Message(new_id(), "greet", bytes(400_000)) for _ in range(6)]
     await bench.backend.append(bench.batch(*large))
-    claims = await bench.claim()
+    claims: list[Claim] = []
+    while len(claims) < len(large):  # a slow server brings them in several portions
+        claims += await bench.claim()
     await bench.settle(Retry(claims[0].state, 1), *claims)
     steps: list[int] = []
     promote = promotion._promote
 
     async def counted(
         store: RedisServer, queue: StreamScripts, limit: int
-    ) -> tuple[int, int] | BackendUnavailable:
+    ) -> tuple[int, int, int] | BackendUnavailable:
         answer = await promote(store, queue, limit)
         assert isinstance(answer, tuple)
         steps.append(answer[0])
@@ -710,7 +780,9 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
         pass
     assert [number for number in steps if number] == [3, 3]
     dead = Dead(claims[0].state, DeadReason.EXHAUSTED, Failure("Error", "no"))
-    claims = await bench.claim()
+    claims = []
+    while len(claims) < len(large):
+        claims += await bench.claim()
     assert await bench.settle(dead, *claims) == [Verdict.KEPT] * 6
     page = await bench.backend.dead_letters(STREAM, only=DeadFilter())
     assert {letter.id for letter in page} == {message.id for message in large}
@@ -852,3 +924,25 @@ async def test_two_workers_of_one_process_look_for_what_was_left_at_the_same_tim
     await bench.age(60)
     looks = await asyncio.gather(*[bench.backend.reclaim(sources, limit=10) for _ in range(4)])
     assert sum(len(look.recovered) for look in looks) == len(sources)
+
+
+async def test_a_lease_that_is_renewed_after_the_look_is_not_taken(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A look at what is overdue and the recovery are two steps, and a worker may renew in between."""
+    await bench.add()
+    claims = await bench.claim()
+    await bench.age(60)
+    leases, take = bench.backend.lease_keeper(), Recoverer._take
+
+    async def renew_and_take(
+        self: Recoverer, queue: StreamScripts, lease_ms: int, overdue: list[Overdue]
+    ) -> list[Recovery]:
+        assert len(overdue) == 1
+        assert await leases.renew(claims) == [Renewal.KEPT]
+        return await take(self, queue, lease_ms, overdue)
+
+    monkeypatch.setattr(Recoverer, "_take", renew_and_take)
+    assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()
+    await leases.close()
+    assert await bench.settle(DONE, *claims) == [Verdict.KEPT]

@@ -1,10 +1,7 @@
-"""A real server's clock is set while workers are at work. It needs a C compiler: libfaketime hangs in servers
-that have jemalloc."""
+"""A real server's clock is set while workers are at work."""
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -14,34 +11,32 @@ import pytest
 
 from headrace import App, JobStatus, signals
 from tests.support.servers import Server, require
+from tests.support.stepped_clock import MISSING, SteppedClock
 from tests.support.waiting import wait_until
 
 pytestmark = [
     pytest.mark.more,
-    pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) is installed"),
+    pytest.mark.skipif(bool(MISSING), reason=MISSING),
 ]
 
-SOURCE = Path(__file__).with_name("stepped_clock.c")
 HOUR = 3600
 LEASE = 2.0
 
 
 @pytest.fixture
-def server(tmp_path: Path) -> Iterator[Server]:
-    library, offset, program = (tmp_path / name for name in ("clock.so", "offset", "server"))
-    subprocess.run(["cc", "-shared", "-fPIC", "-O1", "-o", library, SOURCE], check=True)
-    offset.write_text("0\n")
-    preloaded = f"LD_PRELOAD={library} SERVER_CLOCK_OFFSET={offset}"
-    program.write_text(f'#!/bin/sh\nexport {preloaded}\nexec {require("redis-7.0")} "$@"\n')
-    program.chmod(0o755)
-    (tmp_path / "data").mkdir()
-    with Server(program, directory=tmp_path / "data") as server:
+def clock(tmp_path: Path) -> SteppedClock:
+    return SteppedClock(tmp_path / "clock")
+
+
+@pytest.fixture
+def server(tmp_path: Path, clock: SteppedClock) -> Iterator[Server]:
+    with Server(clock.wrapped(require("redis-7.0")), directory=tmp_path / "data") as server:
         yield server
 
 
 @pytest.mark.parametrize("step", [HOUR, -HOUR])
 async def test_a_step_of_the_servers_clock_costs_nobody_a_job(
-    server: Server, tmp_path: Path, step: int
+    server: Server, clock: SteppedClock, step: int
 ) -> None:
     app = App(server.url)
     runs: Counter[int] = Counter()
@@ -67,7 +62,7 @@ async def test_a_step_of_the_servers_clock_costs_nobody_a_job(
         naps = [await nap.enqueue(number) for number in range(10)]
         delayed = await later.with_(delay=60, unique_key="key").enqueue()
         await wait_until(lambda: len(runs) == len(naps) and ticks)
-        (tmp_path / "offset").write_text(f"{step}\n")
+        clock.step(step)
         stepped_at = time.monotonic()
         for each in naps:
             await each.wait(timeout=60)

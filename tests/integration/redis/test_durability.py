@@ -28,6 +28,8 @@ from tests.support.server_groups import QUICKLY
 from tests.support.servers import HOST, Server, require
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.more
+
 
 @pytest.fixture
 def primary(tmp_path: Path) -> Iterator[Server]:

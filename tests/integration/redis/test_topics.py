@@ -28,6 +28,8 @@ from tests.integration.support.redis_bench import LONG, Bench, opened
 from tests.support.servers import Server, require, rows
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.more
+
 TOPIC = Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
 

@@ -13,11 +13,11 @@ import pytest
 
 from headrace import App, BackendUnavailable, ConfigurationError, JobStatus
 from headrace.core.messages.ids import new_id
+from headrace.core.runtime import login
 from headrace.core.store import Store
 from headrace.core.values.credentials import Login
 from headrace.engine.app_loop import retrying
 from headrace.stores import open_store
-from headrace.stores.redis.client import login
 from tests.support.server_groups import Cluster, Watched
 from tests.support.servers import HOST, Server, require, rows
 from tests.support.waiting import wait_until

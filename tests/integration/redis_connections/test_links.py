@@ -97,12 +97,12 @@ async def test_what_is_announced_while_a_sign_of_life_is_asked_for_is_heard(
 
 
 async def test_all_who_wait_for_a_connection_share_one_attempt(far: Bench, proxy: Proxy) -> None:
+    link = far.backend._store.link  # other links of the store, as the subscription's, try on their own
     proxy.cut()
-    await wait_until(lambda: not proxy.standing)
-    await seconds_until_refused(far.backend.counts(STREAM))  # now the end is noticed
-    before = proxy.asked
+    await wait_until(lambda: link.wire is None)
+    before = link._failures
     times = await asyncio.gather(*(seconds_until_refused(far.backend.counts(STREAM)) for _ in range(100)))
-    assert proxy.asked == before + 1
+    assert link._failures == before + 1
     assert max(times) < connection.CONNECT_TIMEOUT
     proxy.mend()
     assert (await far.again(lambda: far.backend.counts(STREAM))).queued == 0

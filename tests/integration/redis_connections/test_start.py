@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from headrace import App
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Message, TrailEntry, UniqueKey
@@ -150,6 +151,23 @@ async def test_probing_changes_nothing(redis_server: Server) -> None:
     await backend.open()
     await backend.close()
     assert redis_server.command("DBSIZE") == before
+
+
+async def test_a_namespace_of_another_format_is_refused_and_not_touched(redis_server: Server) -> None:
+    namespace = new_id()
+    app = App(redis_server.url, namespace=namespace)
+
+    @app.task(name="greet")
+    async def greet() -> None: ...
+
+    async with app:
+        await greet.enqueue()
+        redis_server.command("SET", f"{{{namespace}:streams}}:format", "v99")
+    with pytest.raises(ConfigurationError, match=r"in format v99 .* knows format v1"):
+        await open_store(redis_server.url, namespace=namespace).open()
+    redis_server.command("SET", f"{{{namespace}:streams}}:format", "v1")
+    async with app:
+        assert [queue.queued for queue in await app.admin.queues()] == [1]
 
 
 async def test_a_node_of_a_cluster_is_refused(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from typing import cast
 
 import pytest
 
-from headrace import App
+from headrace import App, Limit
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
@@ -549,7 +549,7 @@ async def claimed(bench: Bench, queue: str) -> Claim:
 async def untouched_for(bench: Bench, claim: Claim) -> float:
     """Seconds since it was claimed or renewed."""
     store, token = bench.backend._store, cast(EntryToken, claim.token)
-    lane = store.queue(claim.stream).keys.lanes[token.lane - 1]
+    lane = store.queue(claim.stream).keys.by_lane[token.lane]
     [row] = await store.command("XPENDING", lane, GROUP, token.entry, token.entry, 1)
     milliseconds: int = row[2]
     return milliseconds / 1000
@@ -565,3 +565,75 @@ async def are_awaited(bench: Bench, sources: list[Stream]) -> bool:
     """Whether somebody waits for each of these queues."""
     store = bench.backend._store
     return all([await store.command("GET", store.queue(source).keys.awaited) for source in sources])
+
+
+STRIPE = Limit("stripe", max_running=1)
+
+
+def app_with_two_queues(
+    cluster: Cluster, namespace: str, *, tag: str | None
+) -> tuple[App, list[str], list[int]]:
+    """An app with a limit over two queues; the order of runs, and how many there were at once."""
+    app, order, together = App(cluster.url, namespace=namespace), list[str](), list[int]()
+    running: set[str] = set()
+
+    async def work(name: str) -> None:
+        running.add(name)
+        order.append(name)
+        together.append(len(running))
+        await asyncio.sleep(0.001)
+        running.discard(name)
+
+    for queue in ("a", "b"):
+        if tag is not None:
+            app.queue(queue, hash_tag=tag)
+        app.task(name=f"work.{queue}", queue=queue, limits=[STRIPE])(work)
+    return app, order, together
+
+
+async def test_a_limit_over_two_queues_without_a_hash_tag_is_refused(shared: Cluster) -> None:
+    app, _, _ = app_with_two_queues(shared, new_id(), tag=None)
+    with pytest.raises(ConfigurationError, match=r"the queues a, b.*app\.queue\('a', hash_tag='stripe'\)"):
+        async with app.worker(queues=["a", "b"]):
+            pass
+    await app.close()
+
+
+async def test_a_limit_covers_queues_of_one_hash_tag(shared: Cluster) -> None:
+    namespace = new_id()
+    app, order, together = app_with_two_queues(shared, namespace, tag="payments")
+    for queue in ("a", "b"):
+        task = app.remote(f"work.{queue}", queue=queue)
+        await app.enqueue_many([task.call(f"{queue}{number}") for number in range(10)])
+    other = App(shared.url, namespace=namespace)  # it knows nothing of the tag
+    await other.remote("work.b", queue="b").enqueue("b-other")
+    assert {info.name: info.queued for info in await other.admin.queues()} == {"a": 10, "b": 11}
+
+    async with app.worker(queues=["a"]), app.worker(queues=["b"]):
+        await wait_until(lambda: len(order) == 21, timeout=60)
+        await wait_until(lambda: _nothing_runs(other), timeout=60)
+
+    assert set(together) == {1}
+    [limit] = await other.admin.limits()
+    assert (limit.name, limit.running, limit.waiting) == ("stripe", 0, 0)
+    await other.close()
+    await app.close()
+
+
+async def _nothing_runs(app: App) -> bool:
+    return all([limit.running == 0 for limit in await app.admin.limits()])
+
+
+async def test_a_queue_in_use_gets_no_other_hash_tag(shared: Cluster) -> None:
+    namespace = new_id()
+    plain = App(shared.url, namespace=namespace)
+    await plain.remote("work.a", queue="a").enqueue("first")
+    tagged, _, _ = app_with_two_queues(shared, namespace, tag="payments")
+    with pytest.raises(ConfigurationError, match=r"'a' is in use without a hash tag"):
+        await tagged.remote("work.a", queue="a").enqueue("second")
+    await tagged.remote("work.b", queue="b").enqueue("first")
+    other, _, _ = app_with_two_queues(shared, namespace, tag="others")
+    with pytest.raises(ConfigurationError, match=r"'b' is in use with hash_tag='payments'"):
+        await other.remote("work.b", queue="b").enqueue("second")
+    for app in (plain, tagged, other):
+        await app.close()

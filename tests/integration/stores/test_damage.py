@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import apsw
 import msgspec
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from headrace import App, JobStatus
+from headrace import App, JobStatus, signals
 from headrace.core.runtime.clock import MovableClock
 from tests.integration.support.damaged_redis import RedisStore, Spot
 from tests.integration.support.damaged_sqlite import Cell, SqliteFile
 from tests.integration.support.damaged_store import HEALTHY, PASSED, Shop, Value, check, dead_letters, run
 from tests.support.servers import Fleet, also
+from tests.support.waiting import wait_until
 
 #: Seconds after which no further example is looked at, however many are left: of few, of many.
 MOST_SECONDS, MANY_SECONDS = 12.0, 60.0
@@ -101,6 +104,14 @@ def test_one_damaged_key_stops_nothing_else(redis: RedisStore, examples: int) ->
     damage()
 
 
+def test_a_number_beyond_all_bounds_stops_nothing_else(redis: RedisStore) -> None:
+    """The history writes the priority of a dead letter again, and no encoder takes such a number."""
+    redis.renew()
+    [spot] = [spot for spot in redis.spots() if spot.key.endswith(b":s:high") and spot.field == b"p"]
+    redis.damage(spot, b"99999999999999999999")
+    asyncio.run(check(redis.url, structural=False))
+
+
 def test_schedules_go_on_without_the_list_of_streams(redis: RedisStore) -> None:
     redis.damage(Spot("key", b"headrace:streams", structural=True), b"")
     asyncio.run(check(redis.url, structural=True))
@@ -161,6 +172,42 @@ async def test_a_number_that_has_no_successor_stops_no_other_stream(tmp_path: Pa
     await check(file.url, structural="topics" in statement)
 
 
+@pytest.mark.parametrize(
+    ("statement", "left"),
+    [
+        (
+            "INSERT INTO headrace_events SELECT event + 1, stream, 1, 0, 'odd', '?', '', x'' "
+            "FROM headrace_events ORDER BY event DESC LIMIT 1",
+            [1, 2, 3, 4, 5],
+        ),
+        ("DELETE FROM headrace_events WHERE event & 7 = 3", [1, 2, 4, 5]),
+    ],
+    ids=["added", "deleted"],
+)
+async def test_a_log_with_a_row_too_many_or_too_few_goes_on(
+    tmp_path: Path, statement: str, left: list[int]
+) -> None:
+    app, seen = App(f"sqlite:///{tmp_path}/jobs.db"), list[int]()
+    numbers = app.topic("numbers", int)
+
+    @numbers.subscribe(group="sum", start="beginning")
+    async def add(number: int) -> None:
+        seen.append(number)
+
+    for number in (1, 2, 3):
+        await numbers.publish(number)
+    with apsw.Connection(f"{tmp_path}/jobs.db") as connection:
+        connection.execute(statement)
+    for number in (4, 5):
+        await numbers.publish(number)
+    async with app.worker():
+        await wait_until(lambda: 5 in seen)
+        await app.admin.reset_group("numbers", "sum", to=datetime.now(UTC) - timedelta(hours=1))
+        await wait_until(lambda: seen.count(5) == 2)
+    assert sorted(seen) == sorted(2 * left)
+    await app.close()
+
+
 async def test_an_entry_that_cannot_be_read_is_a_dead_letter(servers: Fleet) -> None:
     store = RedisStore(servers.get("redis-7.0"))
     await store.make()
@@ -178,19 +225,229 @@ async def test_an_entry_that_cannot_be_read_is_a_dead_letter(servers: Fleet) -> 
     store.close()
 
 
+@pytest.mark.parametrize(
+    ("statement", "end"),
+    [
+        ("UPDATE headrace_limits SET declared = '-1'", JobStatus.SUCCEEDED),
+        ("UPDATE headrace_limits SET override = '{'", JobStatus.SUCCEEDED),
+        (
+            """UPDATE headrace_limits SET override = replace(declared, '"count":1000', '"count":0')""",
+            JobStatus.SUCCEEDED,
+        ),
+        (
+            "INSERT INTO headrace_budgets (namespace, name, key, running) VALUES "
+            "('headrace', 'a', '1', 9223372036854775807), ('headrace', 'a', '2', 9223372036854775807)",
+            JobStatus.SUCCEEDED,
+        ),
+        ("UPDATE headrace_constraints SET content = '3'", JobStatus.DEAD),
+        ("UPDATE headrace_constraints SET content = '[[\"a\"]]'", JobStatus.DEAD),
+        ("UPDATE headrace_constraints SET content = '{'", JobStatus.DEAD),
+        ("UPDATE headrace_lines SET constraints = -1", JobStatus.QUEUED),
+        ("UPDATE headrace_constraints SET stream = 0", JobStatus.SUCCEEDED),
+        (
+            "INSERT INTO headrace_budgets (namespace, name, key, timer_us) "
+            "VALUES ('headrace', CAST(x'ff' AS TEXT), '', 1)",
+            JobStatus.SUCCEEDED,
+        ),
+    ],
+)
+async def test_a_damaged_row_of_limits_stops_no_other_jobs(
+    tmp_path: Path, statement: str, end: JobStatus
+) -> None:
+    app, seen = App(f"sqlite:///{tmp_path}/jobs.db"), list[str]()
+
+    @app.task(rate_limit="1000/s", max_running=1)
+    async def limited() -> None: ...
+
+    @app.task
+    async def free(id: str) -> None:
+        seen.append(id)
+
+    await app.admin.limits()
+    async with app.worker():
+        pass  # declares the limits
+    job = await limited.enqueue()
+    with apsw.Connection(f"{tmp_path}/jobs.db") as connection:
+        connection.execute(statement)
+    async with app.worker():
+        await free.enqueue("first")
+        await wait_until(lambda: seen == ["first"])
+        if end is not JobStatus.QUEUED:
+            assert await job.wait(timeout=8) is end
+        await free.enqueue("second")
+        await wait_until(lambda: len(seen) == 2)
+        assert [limit.name for limit in await app.admin.limits()] == ["task:" + limited.name]
+    await app.close()
+
+
+@pytest.mark.parametrize(
+    ("hash", "text"), [("running", "nan"), ("waiting", ""), ("figures", "1 0 0 0"), ("figures", "1 5 7 1")]
+)
+async def test_a_damaged_number_of_limits_does_not_keep_them_from_being_listed(
+    servers: Fleet, hash: str, text: str
+) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    store.ask("FLUSHDB")
+    store.ask("HSET", "{headrace:limits}:figures", "mails", "1 - - -")
+    store.ask("HSET", f"{{headrace:limits}}:{hash}", "mails", text)
+    app = App(store.url)
+    assert all("mails" in str(limit.name) and str(limit) for limit in await app.admin.limits())
+    await asyncio.to_thread(run, store.url, "limits")
+    await app.close()
+    store.close()
+
+
+async def test_a_damaged_history_keeps_no_job_from_ending(tmp_path: Path) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db")
+
+    @app.task(result_ttl=60)
+    async def add(number: int) -> int:
+        return number + 1
+
+    async with app.worker():
+        assert await (await add.enqueue(1)).result(timeout=8) == 2
+        with apsw.Connection(f"{tmp_path}/jobs.db") as connection:
+            connection.execute("UPDATE headrace_history_sizes SET entries = 9223372036854775807")
+        assert await (await add.enqueue(2)).result(timeout=8) == 3
+    await app.close()
+
+
+async def test_an_odd_time_in_the_history_does_not_keep_it_from_being_listed(servers: Fleet) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    store.ask("FLUSHDB")
+    store.ask("SADD", "headrace:streams", "queue:work")
+    store.ask("ZADD", b"{headrace:q:work}:history", "-inf", "odd", "1e300", "other")
+    app = App(store.url)
+    assert [*await app.admin.jobs("work", state="succeeded")] == []
+    assert await app.admin.job("odd", queue="work") is None
+    await app.close()
+    store.close()
+
+
+async def test_an_entry_among_limited_jobs_leaves_none_of_them_behind(servers: Fleet) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    store.ask("FLUSHDB")
+    app, seen = App(store.url), list[int]()
+
+    @app.task(name="note", ordered_by="key")
+    async def note(number: int, key: str) -> None:
+        seen.append(number)
+
+    async with app.worker():
+        await (await note.enqueue(1, "k")).wait(timeout=8)
+        for _ in range(3):
+            store.ask("XADD", b"{headrace:q:default}:s:held", "*", "odd", "odd")
+        await (await note.enqueue(2, "k")).wait(timeout=8)
+    assert seen == [1, 2]
+    await app.close()
+    store.close()
+
+
+async def test_a_count_of_the_wrong_type_stops_no_jobs_without_limits(servers: Fleet) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    store.ask("FLUSHDB")
+    app = App(store.url)
+
+    @app.task(name="limited", max_running=1)
+    async def limited() -> None: ...
+
+    @app.task(name="free")
+    async def free() -> None: ...
+
+    errors = list[signals.BackendError]()
+    app.on(signals.BackendError)(errors.append)
+    await limited.enqueue()
+    store.ask("RPUSH", b"{headrace:limits}:runs/task:limited/", "odd")
+    async with app.worker(grace=1):
+        assert await (await free.enqueue()).wait(timeout=8) is JobStatus.SUCCEEDED
+        await wait_until(lambda: errors)
+    await app.close()
+    store.close()
+
+
+#: The hash with the messages that are in no lane.
+MESSAGES = b"{headrace:q:work}:msg"
+
+
 @pytest.mark.parametrize("kind", ["valkey-9.1", *also("redis-7.0")])
+@pytest.mark.parametrize(
+    "written", [b"\xff", msgspec.msgpack.encode(["i", "victim-again", "t", "note", "m", ""] + 9000 * ["x"])]
+)
 async def test_a_message_that_cannot_be_unpacked_keeps_no_others_from_being_promoted(
-    servers: Fleet, kind: str
+    servers: Fleet, kind: str, written: bytes
 ) -> None:
     store = RedisStore(servers.get(kind))
     await store.make()
-    for spot in store.spots():
-        if spot.kind == "hash" and spot.key.endswith(b"work}:msg") and spot.part == b"victim-again":
-            store.damage(spot, b"\xff")
+    store.damage(Spot("hash", MESSAGES, b"victim-again"), written)
     shop = await bury(store.url)
     [letter] = [each for each in await dead_letters(shop.app) if each.reason == "undecodable"]
-    assert (letter.id, letter.payload) == ("victim-again", b"\xff")
+    assert (letter.id, letter.payload) == ("victim-again", written)
     await shop.app.close()
+    store.close()
+
+
+async def test_an_ordered_key_in_a_queue_stops_no_replay_and_no_purge(servers: Fleet) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    await store.make()
+    ordered = msgspec.msgpack.encode(["i", "victim-dead", "t", "note", "m", "", "u", "kkey"])
+    store.damage(Spot("hash", MESSAGES, b"victim-dead"), ordered)
+    app = App(store.url)
+    assert await app.admin.replay(queue="work") == 1
+    await app.admin.purge("work")
+    assert [info.id for info in await app.admin.jobs("work", state="queued")] == []
+    await app.close()
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("ZADD", b"{headrace:q:work}:due", "inf", "victim-due"),
+        ("ZADD", b"{headrace:q:work}:due", "-inf", "victim-due"),
+        ("ZADD", b"{headrace:q:work}:due", "5", ""),
+        ("XADD", b"{headrace:q:work}:s:normal", f"{2**64 - 1}-1", "i", "late", "t", "note", "m", ""),
+    ],
+    ids=str,
+)
+async def test_every_page_of_a_listing_can_be_read(servers: Fleet, command: tuple[str | bytes, ...]) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    await store.make()
+    store.ask(*command)
+    app = App(store.url)
+    page = await app.admin.jobs("work", limit=1)
+    ids = [info.id for info in page]
+    while page.cursor:
+        page = await app.admin.jobs("work", limit=1, cursor=page.cursor)
+        ids += [info.id for info in page]
+    assert {"healthy-work-due", "victim-dead"} <= {*ids}
+    await app.close()
+    store.close()
+
+
+@pytest.mark.parametrize("entry", ["3-1", "4-0", "9-7", "*"])
+@pytest.mark.parametrize("ordered", [False, True])
+async def test_an_event_of_another_program_keeps_no_others_from_being_handled_once(
+    servers: Fleet, entry: str, ordered: bool
+) -> None:
+    store = RedisStore(servers.get("redis-7.0"))
+    app, seen = App(store.url), list[int]()
+    numbers = app.topic("numbers", int)
+
+    @numbers.subscribe(group="sum", start="beginning", ordered=ordered)
+    async def add(number: int) -> None:
+        seen.append(number)
+
+    for number in (1, 2, 3):
+        await numbers.publish(number, key="k")
+    store.ask("XADD", b"{headrace:t:numbers}:log", entry, "odd", "odd")
+    for number in (4, 5):
+        await numbers.publish(number, key="k")
+    async with app.worker():
+        await wait_until(lambda: 5 in seen)
+        await numbers.publish(6, key="k")
+        await wait_until(lambda: 6 in seen)
+    assert sorted(seen) == [1, 2, 3, 4, 5, 6]
+    await app.close()
     store.close()
 
 

@@ -10,6 +10,8 @@ import pytest
 from benchmarks.memory import KINDS, measure
 from tests.support.servers import require
 
+pytestmark = pytest.mark.more
+
 DOCS = Path(__file__).parents[3] / "docs/concepts"
 
 #: The name of a row of the documentation, where it is another than that of the kind.

@@ -29,6 +29,8 @@ from tests.integration.programs import sealed_program
 from tests.support.servers import Fleet, rows
 from tests.support.waiting import wait_until
 
+pytestmark = pytest.mark.more
+
 KEY, STRANGE = new_key(), new_key()
 DEFAULT, ORDERS = Stream("queue", "default"), Stream("topic", "orders")
 
@@ -236,7 +238,7 @@ def test_whatever_byte_of_a_message_is_changed(attack: Attack, flips: list[Chang
 @few
 @given(drawn=st.lists(changes, min_size=CHANGES, max_size=CHANGES))
 def test_no_changed_result_is_returned(attack: Attack, drawn: list[Change]) -> None:
-    declared = attack.app._jobs._declared["pay"]
+    declared = attack.app._jobs.declarations.by_task["pay"]
     stream = Stream("queue", f"q{new_id()}")
 
     async def check() -> None:

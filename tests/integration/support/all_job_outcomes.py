@@ -67,8 +67,8 @@ async def again(action: Callable[[], Awaitable[T]]) -> T:
 class Story:
     """`url` is the way that may be bad, `direct` a good one for what is not a part of the story."""
 
-    def __init__(self, url: str, direct: str, namespace: str) -> None:
-        self.app = App(url, namespace=namespace, retry=RetryPolicy.fixed(2, 0.05))
+    def __init__(self, url: str, direct: str, namespace: str, *, history: int = 1000) -> None:
+        self.app = App(url, namespace=namespace, retry=RetryPolicy.fixed(2, 0.05), history=history)
         self.runs: list[tuple[str, str]] = []  # label and id
         self.mended: set[str] = set()
         self._direct = direct
@@ -190,7 +190,10 @@ class Story:
         await again(lambda: admin.replay(ids=[doomed.id]))
         await again(lambda: admin.discard(ids=[damned.id]))
         await self._result(doomed, "doomed")
-        assert await again(damned.status) is JobStatus.UNKNOWN
+        await wait_until(lambda: again(lambda: self._is_unknown(damned)), PATIENCE, "it is forgotten")
+
+    async def _is_unknown(self, job: Job[Any]) -> bool:
+        return await job.status() is JobStatus.UNKNOWN
 
     async def _cancelled(self) -> None:
         waiting = await self._tasks["note"].with_(delay=FAR).enqueue("never")

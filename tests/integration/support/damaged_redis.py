@@ -35,32 +35,30 @@ class RedisStore:
     def __init__(self, server: Server) -> None:
         self.url = f"redis://{HOST}:{server.port}/{DATABASE}"
         self._socket = socket.create_connection((HOST, server.port))
-        self._ask("SELECT", DATABASE)
+        self.ask("SELECT", DATABASE)
         self._content: list[tuple[bytes, bytes, int]] = []
 
     def close(self) -> None:
-        self._ask("FLUSHDB")
+        self.ask("FLUSHDB")
         self._socket.close()
 
-    def _ask(self, *words: bytes | str | int) -> Any:
+    def ask(self, *words: bytes | str | int) -> Any:
         return ask(self._socket, *words)
 
     async def make(self) -> None:
-        self._ask("FLUSHDB")
+        self.ask("FLUSHDB")
         backend = open_router(self.url)
         await backend.open()
         await fill(backend)
         await asyncio.to_thread(age_leases, self.url, PASSED)
         await backend.close()
-        self._content = [
-            (key, self._ask("DUMP", key), self._ask("PTTL", key)) for key in self._ask("KEYS", "*")
-        ]
+        self._content = [(key, self.ask("DUMP", key), self.ask("PTTL", key)) for key in self.ask("KEYS", "*")]
 
     def spots(self) -> list[Spot]:
         return [spot for key, _, _ in self._content if b":other}" not in key for spot in self._spots(key)]
 
     def _spots(self, key: bytes) -> list[Spot]:
-        kind = self._ask("TYPE", key).decode()
+        kind = self.ask("TYPE", key).decode()
         structural = key.endswith((b":meta", b"/meta", b":groups", b":streams"))
         # A key of a message is one thing, a key of all of them another.
         parts = [Spot("key", key, structural=not any(mark in key for mark in (b"}:r:", b"}:u:", b"}:p:")))]
@@ -76,7 +74,7 @@ class RedisStore:
             case "set":
                 parts.append(Spot("set", key, structural=structural))
             case "stream":
-                for entry, fields in self._ask("XRANGE", key, "-", "+"):
+                for entry, fields in self.ask("XRANGE", key, "-", "+"):
                     if not any(b"healthy" in field for field in fields):
                         parts += [Spot("stream", key, entry, field) for field in fields[::2]]
                 parts.append(Spot("entry", key, structural=key.endswith(b":log")))
@@ -85,46 +83,50 @@ class RedisStore:
     def _words(self, kind: str, key: bytes) -> list[bytes]:
         match kind:
             case "hash":
-                found: list[bytes] = self._ask("HGETALL", key)
+                found: list[bytes] = self.ask("HGETALL", key)
             case "zset":
-                found = self._ask("ZRANGE", key, 0, -1)
+                found = self.ask("ZRANGE", key, 0, -1)
             case "set":
-                found = self._ask("SMEMBERS", key)
+                found = self.ask("SMEMBERS", key)
             case _:
                 found = []
         return found
 
-    def damage(self, spot: Spot, value: bytes) -> None:
-        self._ask("FLUSHDB")
+    def renew(self) -> None:
+        """The store as it was first."""
+        self.ask("FLUSHDB")
         for key, content, ttl in self._content:
-            self._ask("RESTORE", key, max(0, ttl), content)
+            self.ask("RESTORE", key, max(0, ttl), content)
+
+    def damage(self, spot: Spot, value: bytes) -> None:
+        self.renew()
         key = spot.key
         match spot.kind:
             case "key":
-                self._ask("DEL", key)
-                self._ask(*(("LPUSH", key, value) if len(value) % 2 else ("SET", key, value)))
+                self.ask("DEL", key)
+                self.ask(*(("LPUSH", key, value) if len(value) % 2 else ("SET", key, value)))
             case "hash":
-                self._ask("HSET", key, spot.part, value)
+                self.ask("HSET", key, spot.part, value)
             case "zset":
-                score = self._ask("ZSCORE", key, spot.part)
-                self._ask("ZREM", key, spot.part)
-                self._ask("ZADD", key, score, value)
+                score = self.ask("ZSCORE", key, spot.part)
+                self.ask("ZREM", key, spot.part)
+                self.ask("ZADD", key, score, value)
             case "score":
-                self._ask("ZADD", key, ("inf", "-inf", "-1", "1e300")[len(value) % 4], spot.part)
+                self.ask("ZADD", key, ("inf", "-inf", "-1", "1e300")[len(value) % 4], spot.part)
             case "set":
-                self._ask("SADD", key, value, b"group:" + value, b"topic:" + value)
+                self.ask("SADD", key, value, b"group:" + value, b"topic:" + value)
             case "entry":
-                self._ask("XADD", key, "*", value, value)
-                self._ask("XADD", key, "*", "i", value, "t", value, "m", value, "s", value)
+                self.ask("XADD", key, "*", value, value)
+                self.ask("XADD", key, "*", "i", value, "t", value, "m", value, "s", value)
             case "stream":
                 self._rewrite(key, spot, value)
 
     def _rewrite(self, key: bytes, spot: Spot, value: bytes) -> None:
         """Make the stream anew with another value in one entry: entries cannot be changed."""
-        groups = [dict(zip(row[::2], row[1::2], strict=True)) for row in self._ask("XINFO", "GROUPS", key)]
-        held = [row for group in groups for row in self._ask("XPENDING", key, group[b"name"], "-", "+", 100)]
-        rows = self._ask("XRANGE", key, "-", "+")
-        self._ask("DEL", key)
+        groups = [dict(zip(row[::2], row[1::2], strict=True)) for row in self.ask("XINFO", "GROUPS", key)]
+        held = [row for group in groups for row in self.ask("XPENDING", key, group[b"name"], "-", "+", 100)]
+        rows = self.ask("XRANGE", key, "-", "+")
+        self.ask("DEL", key)
         for entry, fields in rows:
             if entry == spot.part:
                 at = fields.index(spot.field) + 1
@@ -133,8 +135,8 @@ class RedisStore:
                     if value
                     else [*fields[: at - 1], *fields[at + 1 :]]
                 )
-            self._ask("XADD", key, entry, *fields)
+            self.ask("XADD", key, entry, *fields)
         for group in groups:
-            self._ask("XGROUP", "CREATE", key, group[b"name"], group[b"last-delivered-id"])
+            self.ask("XGROUP", "CREATE", key, group[b"name"], group[b"last-delivered-id"])
             for entry, consumer, idle, _ in held:
-                self._ask("XCLAIM", key, group[b"name"], consumer, 0, entry, "IDLE", idle, "FORCE", "JUSTID")
+                self.ask("XCLAIM", key, group[b"name"], consumer, 0, entry, "IDLE", idle, "FORCE", "JUSTID")

@@ -24,7 +24,6 @@ class Proxy:
 
     def __init__(self, server_port: int) -> None:
         self.lost = 0
-        self.asked = 0  #: connections that clients have asked for
         self.held = False
         self.delay = 0.0  #: seconds by which each piece is late
         self.piece = PIECE  #: bytes passed on at once
@@ -85,7 +84,6 @@ class Proxy:
         await self._listener.close()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.asked += 1
         if not self._is_cut:
             await self._relay(reader, writer)
 

@@ -73,6 +73,11 @@ class Bench:
         readers = self.backend._readers.values()
         return any(isinstance(each, ClaimReader) and each._blocked.wire is not None for each in readers)
 
+    async def is_awaited(self, id: str) -> bool:
+        """Whether the store knows of a caller that waits for the end of this message."""
+        place: bytes = await self.command("HGET", f"{{{self.namespace}:q:{STREAM.name}}}:ids", id) or b""
+        return b"w" in place.partition(b";")[2]
+
     async def age(self, seconds: float) -> None:
         """Let what is held be held for so much longer. The server counts that on a clock of its own."""
         await asyncio.to_thread(age_leases, self._url, seconds)

@@ -12,6 +12,7 @@ import sys
 import termios
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from tests.integration.programs.recording_app import LOG, STORE
@@ -84,14 +85,18 @@ class Screen:
 
 @contextmanager
 def on_terminal(
-    workshop: Workshop, *words: str, command: list[str] | None = None, size: tuple[int, int] = (80, 24)
+    workshop: Workshop,
+    *words: str,
+    command: list[str] | None = None,
+    size: tuple[int, int] = (80, 24),
+    folder: Path = ROOT,
 ) -> Iterator[Screen]:
     """`headrace` with these words, or another command, on a terminal of its own."""
     ours, its = pty.openpty()
     resize(its, *size)
     process = subprocess.Popen(
         command or [sys.executable, "-m", "headrace", *words],
-        cwd=ROOT,
+        cwd=folder,
         env=environment(workshop),
         stdin=its,
         stdout=its,

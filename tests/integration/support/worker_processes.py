@@ -13,6 +13,7 @@ import apsw
 
 from headrace import App
 from tests.integration.programs.recording_app import CLOCK, DURABILITY, LOG, STORE, Log, make_app
+from tests.support.postgres_server import PostgresServer
 from tests.support.servers import Server
 from tests.support.waiting import wait_until
 
@@ -74,11 +75,18 @@ class Workshop:
     alone: nobody else uses it, so it may be harmed."""
 
     def __init__(
-        self, url: str, folder: Path, server: Server | None = None, *, durability: str = "default"
+        self,
+        url: str,
+        folder: Path,
+        server: Server | None = None,
+        *,
+        database: PostgresServer | None = None,
+        durability: str = "default",
     ) -> None:
         self.url = url
         self._durability = durability
         self._server = server
+        self._database = database
         self.log = Log(folder / "log.jsonl")
         self.app: App = make_app(url, self.log, durability)
         self._folder = folder
@@ -88,6 +96,17 @@ class Workshop:
     def server(self) -> Server:
         assert self._server is not None
         return self._server
+
+    @property
+    def is_file(self) -> bool:
+        return self.url.startswith("sqlite:")
+
+    def restart_server(self) -> None:
+        """Kill the server of the store, if it has one, and start it again."""
+        for server in (self._server, self._database):
+            if server is not None:
+                server.kill()
+                server.start()
 
     @property
     def workers(self) -> list[WorkerProcess]:
@@ -139,7 +158,7 @@ class Workshop:
     async def stop(self, worker: WorkerProcess) -> None:
         """SIGSTOP between two commits: amid one it would hold SQLite's write lock, and nobody could write."""
         await self._stand_still(worker)
-        while self._server is None and not self._is_writable():
+        while self.is_file and not self._is_writable():
             worker.send(signal.SIGCONT)
             await self.until(self._is_writable)
             await self._stand_still(worker)
@@ -151,7 +170,7 @@ class Workshop:
 
     def check_integrity(self) -> None:
         """What a store can say of itself; a server would not have started."""
-        if self._server is None:
+        if self.is_file:
             check = apsw.Connection(self.url.removeprefix("sqlite:///"), flags=apsw.SQLITE_OPEN_READONLY)
             assert check.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
             check.close()

@@ -15,5 +15,16 @@ def all_faults() -> dict[str, Fault]:
     return {fault.name: fault for module in modules for fault in module.FAULTS}
 
 
-def faults_for(family: Family) -> list[Fault]:
-    return [fault for fault in all_faults().values() if family in fault.families]
+def faults_for(*families: Family) -> list[Fault]:
+    """Those that all these stores and this machine can have."""
+    return [
+        fault
+        for fault in all_faults().values()
+        if fault.families.issuperset(families) and not fault.missing()
+    ]
+
+
+def skipped() -> dict[str, str]:
+    """Those that this machine cannot have, and why."""
+    reasons = {name: fault.missing() for name, fault in all_faults().items()}
+    return {name: why for name, why in reasons.items() if why}

@@ -19,8 +19,11 @@ async def _poison(arena: Arena) -> None:
     """A job that ends its process, as often as it runs: three workers, then it is dead."""
     program, message = arena.program, arena.program.new_message()
     async with arena.fault("poison", WORKERS):
-        job = await program.send(message, Plan(may_crash=True), program.harmful.poison.enqueue(message))
-        while job is not None and await job.status() is not JobStatus.DEAD:
+        poison = program.harmful.poison.with_(job_id=message)  # sent again, it is one job
+        job = await program.send(message, Plan(may_crash=True), poison.enqueue(message))
+        while job is None:
+            job = await program.send(message, Plan(may_crash=True), poison.enqueue(message))
+        while await job.status() is not JobStatus.DEAD:
             await arena.pause(leases=0.1)
             await arena.fleet.fill_up()
 

@@ -1,4 +1,4 @@
-"""kill -9 of a worker, a producer, or a child process of a worker."""
+"""kill -9 of a worker, a producer, or a child process of a worker, and SIGTERM of a child."""
 
 from __future__ import annotations
 
@@ -23,14 +23,24 @@ def _kills(role: Role) -> Fault:
     return Fault(name, inject)
 
 
-async def _kill_child(arena: Arena) -> None:
+def _ends_child(name: str, *signals: signal.Signals) -> Fault:
     """Does nothing where no worker has a child."""
-    for member in arena.fleet.of("worker"):
-        for pid in member.children()[:1]:
-            async with arena.fault("child-killed", member.name):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            return
+
+    async def inject(arena: Arena) -> None:
+        for member in arena.fleet.of("worker"):
+            for pid in member.children()[:1]:
+                async with arena.fault(name, member.name):
+                    for number in signals:
+                        with contextlib.suppress(ProcessLookupError):
+                            os.kill(pid, number)
+                return
+
+    return Fault(name, inject, workload="jobs")
 
 
-FAULTS = [_kills("worker"), _kills("producer"), Fault("child-killed", _kill_child)]
+FAULTS = [
+    _kills("worker"),
+    _kills("producer"),
+    _ends_child("child-killed", signal.SIGKILL),
+    _ends_child("child-terminated-twice", signal.SIGTERM, signal.SIGTERM),
+]

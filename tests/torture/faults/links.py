@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.torture.arena import REDIS, Arena, Fault
+from tests.torture.arena import POSTGRES, REDIS, Arena, Fault
 
 
 async def _swallow_all(arena: Arena) -> None:
@@ -50,10 +50,10 @@ async def _byte_by_byte(arena: Arena) -> None:
 
 
 FAULTS = [
-    Fault("link-black-hole", _swallow_all, REDIS, proxied=True),
-    Fault("link-half-open", _half_open, REDIS, proxied=True),
-    Fault("link-reset", _reset, REDIS, proxied=True),
-    Fault("link-refused", _refuse, REDIS, proxied=True),
-    Fault("link-slow", _slow_down, REDIS, proxied=True),
-    Fault("link-one-byte-at-a-time", _byte_by_byte, REDIS, proxied=True),
+    Fault("link-black-hole", _swallow_all, REDIS | POSTGRES, proxied=True),
+    Fault("link-half-open", _half_open, REDIS | POSTGRES, proxied=True),
+    Fault("link-reset", _reset, REDIS | POSTGRES, proxied=True),
+    Fault("link-refused", _refuse, REDIS | POSTGRES, proxied=True),
+    Fault("link-slow", _slow_down, REDIS | POSTGRES, proxied=True),
+    Fault("link-one-byte-at-a-time", _byte_by_byte, REDIS | POSTGRES, proxied=True),
 ]

@@ -37,23 +37,29 @@ async def _stand(arena: Arena, member: Member, leases: float) -> None:
         await arena.pause(leases=leases)
 
 
-async def _pause_child(arena: Arena) -> None:
+def _pauses_child(leases: float) -> Fault:
     """Its worker holds the leases: nothing may run again because of this, so it hits nobody."""
-    for member in arena.fleet.of("worker"):
-        for pid in member.children()[:1]:
-            async with arena.fault("child-paused"):
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGSTOP)
-                await arena.pause(leases=1.5)
-                with contextlib.suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGCONT)
-            return
+    name = f"child-paused-{leases:g}-leases"
 
+    async def inject(arena: Arena) -> None:
+        for member in arena.fleet.of("worker"):
+            for pid in member.children()[:1]:
+                async with arena.fault(name):
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGSTOP)
+                    await arena.pause(leases=leases)
+                    with contextlib.suppress(ProcessLookupError):
+                        os.kill(pid, signal.SIGCONT)
+                return
+
+    return Fault(name, inject, workload="jobs")
+
+
+#: Leases for which a process stands still.
+TIMES = (0.5, 1.5, 5)
 
 FAULTS = [
-    _pauses("worker", 0.5),
-    _pauses("worker", 1.5),
-    _pauses("worker", 5),
-    _pauses("producer", 5),
-    Fault("child-paused", _pause_child),
+    *(_pauses("worker", leases) for leases in TIMES),
+    *(_pauses("producer", leases) for leases in TIMES),
+    *(_pauses_child(leases) for leases in TIMES),
 ]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import Counter
 
-from tests.torture.arena import REDIS, Arena, Fault
+from tests.torture.arena import POSTGRES, REDIS, Arena, Fault
+from tests.torture.dialogues import STARTUP
 from tests.torture.proxy import LOSE, Verdict
 
 #: What a server answers while it loads, fails over, cannot save, or moves slots.
@@ -21,10 +22,16 @@ ERRORS = (
     b"-NOSCRIPT No matching script.\r\n",
 )
 
+#: What PostgreSQL answers when transactions are in each other's way, it has no room, or it takes no writes.
+SQLSTATES = (b"25006", b"40001", b"40P01", b"53100", b"53200", b"53300", b"55P03", b"57014")
+
 #: What opens a connection: an error there only keeps it from being opened.
 OPENING = frozenset(
-    {b"HELLO", b"CLIENT", b"AUTH", b"SELECT", b"PING", b"INFO", b"CONFIG", b"SCRIPT", b"COMMAND"}
+    {b"HELLO", b"CLIENT", b"AUTH", b"SELECT", b"PING", b"INFO", b"CONFIG", b"SCRIPT", b"COMMAND", STARTUP}
 )
+
+#: With these a transaction of PostgreSQL ends: after an error the proxy could not say how.
+ENDING = frozenset({b"COMMIT", b"ROLLBACK"})
 
 
 def _kind(words: list[bytes]) -> bytes:
@@ -57,13 +64,25 @@ async def _lose_many(arena: Arena) -> None:
         arena.store.proxy.heal()
 
 
+async def _lose_commits(arena: Arena) -> None:
+    """The server commits, and the client never hears of it."""
+    async with arena.store_fault("commit-replies-lost"):
+        random = arena.random
+        arena.store.proxy.judge = lambda words: (
+            LOSE if words[0].upper() == b"COMMIT" and random.random() < 0.1 else None
+        )
+        await arena.pause(leases=3)
+        arena.store.proxy.heal()
+
+
 async def _answer_errors(arena: Arena) -> None:
     random = arena.random
+    errors = SQLSTATES if arena.store.family == "postgres" else ERRORS
 
     def judge(words: list[bytes]) -> Verdict:
-        if words[0].upper() in OPENING or random.random() > 0.3:
+        if words[0].upper() in OPENING | ENDING or random.random() > 0.3:
             return None
-        return random.choice(ERRORS)
+        return random.choice(errors)
 
     async with arena.store_fault("error-replies"):
         arena.store.proxy.judge = judge
@@ -72,7 +91,8 @@ async def _answer_errors(arena: Arena) -> None:
 
 
 FAULTS = [
-    Fault("reply-lost-of-each-kind", _lose_one_of_each, REDIS, proxied=True),
-    Fault("replies-lost", _lose_many, REDIS, proxied=True),
-    Fault("error-replies", _answer_errors, REDIS, proxied=True),
+    Fault("reply-lost-of-each-kind", _lose_one_of_each, REDIS | POSTGRES, proxied=True),
+    Fault("replies-lost", _lose_many, REDIS | POSTGRES, proxied=True),
+    Fault("commit-replies-lost", _lose_commits, POSTGRES, proxied=True),
+    Fault("error-replies", _answer_errors, REDIS | POSTGRES, proxied=True),
 ]

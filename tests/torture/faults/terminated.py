@@ -7,6 +7,8 @@ import signal
 from tests.torture.arena import Arena, Fault
 from tests.torture.fleet import ENDS, Role
 
+ROLES: tuple[Role, ...] = ("worker", "producer")
+
 
 def _terminates(role: Role, times: int) -> Fault:
     name = f"{role}-terminated" + ("-twice" if times > 1 else "")
@@ -24,4 +26,4 @@ def _terminates(role: Role, times: int) -> Fault:
     return Fault(name, inject)
 
 
-FAULTS = [_terminates("worker", 1), _terminates("worker", 2), _terminates("producer", 1)]
+FAULTS = [_terminates(role, times) for role in ROLES for times in (1, 2)]

@@ -6,7 +6,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from itertools import pairwise
 
+from tests.torture.explanations import of_a_cut_run
 from tests.torture.history import History, MessageStory, RunSpan
+
+#: Leases within which a job that was cut off before its first run begins again.
+UNSEEN = 3.0
+
+#: The fault of a blocked event loop.
+BLOCKED = "loop-blocked"
 
 
 def check(history: History) -> Iterator[tuple[str, str]]:
@@ -27,20 +34,30 @@ def check(history: History) -> Iterator[tuple[str, str]]:
 
 
 def _may_crash(history: History, first: RunSpan, second: RunSpan) -> bool:
-    """Whether a fault that is not gentle hit one of both before the second began. A run that succeeded, or
-    did not say how it ended, is for other rules."""
+    """Whether a fault that is not gentle hit a process before the second began: perhaps a third one, which
+    held the message and had not begun. A worker that stops may hand a run back in the moment of its timeout.
+    A run that succeeded, or did not say how it ended, is for other rules."""
     if first.ended is None or first.succeeded or first.ended.value.startswith("error"):
         return True
-    between = history.faults_between(first.begin, second.begin)
-    return any(
-        not fault.gentle and (fault.hits(first.process) or fault.hits(second.process)) for fault in between
-    )
+    handed_back = first.may_have_overrun and of_a_cut_run(history, first) is not None
+    return handed_back or _may_have_been_hit(history, first.begin, second.begin)
 
 
 def _may_have_crashed(history: History, story: MessageStory, run: RunSpan) -> bool:
-    """Whether a fault that is not gentle may have hit a worker that held it before this run."""
+    """Whether a fault that is not gentle may have hit a worker that held it before this run. No process sent
+    the job of a schedule: what cut it off was not long before."""
     sent = story.invoked.at if story.invoked else 0.0
-    return any(fault.targets and not fault.gentle for fault in history.faults_between(sent, run.begin))
+    if story.plan.schedule:
+        sent -= UNSEEN * history.lease
+    return _may_have_been_hit(history, sent, run.begin)
+
+
+def _may_have_been_hit(history: History, begin: float, end: float) -> bool:
+    """A worker whose loop is blocked may hold what it has not read yet."""
+    return any(
+        (fault.targets and not fault.gentle) or fault.name.startswith(BLOCKED)
+        for fault in history.faults_between(begin, end)
+    )
 
 
 def _told(run: RunSpan) -> str:

@@ -24,7 +24,7 @@ def check(history: History) -> Iterator[tuple[str, str]]:
 def _crashes(history: History, story: MessageStory, group: str) -> int:
     """How many times a fault may have cut it off: each run that never ended, and each fault, which may have
     hit a worker that held it before a run said that it began."""
-    sent = story.invoked.at if story.invoked else 0.0
+    sent = story.sent_at
     faults = sum(1 for _ in history.faults_between(sent, story.dead[group].at))
     cut = sum(run.ended is None and of_a_cut_run(history, run) is not None for run in story.runs_of(group))
     return max(faults, cut)

@@ -28,7 +28,7 @@ def _repeats(history: History) -> Iterator[tuple[MessageStory, RunSpan, FaultSpa
         for group, runs in story.runs.items():
             replayed = 0
             for first, second in pairwise(runs):
-                if first.failed or (first.ended is not None and first.ended.value == "snoozed"):
+                if first.failed or _snoozed(first):
                     continue
                 fault = of_a_second_run(history, first, second)
                 if fault is None and replayed < _replays(history, group, second):
@@ -40,6 +40,10 @@ def _repeats(history: History) -> Iterator[tuple[MessageStory, RunSpan, FaultSpa
 def _replays(history: History, group: str, run: RunSpan) -> int:
     """How often a group was asked to read everything again before this run."""
     return sum(fact.group == group and fact.at <= run.begin for fact in history.replayed)
+
+
+def _snoozed(run: RunSpan) -> bool:
+    return run.ended is not None and run.ended.value == "snoozed"
 
 
 def _end(run: RunSpan) -> str:

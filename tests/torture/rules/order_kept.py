@@ -1,5 +1,6 @@
 """Order holds where it is promised: an ordered group (its name begins with `ordered`) begins the events of
 one key in the order in which they were published, and never begins an earlier one again after a later one.
+The same holds of jobs that have a key.
 
 What was not surely published has no place in the order. A process that a fault has paused may begin again
 what it held from before."""
@@ -24,7 +25,7 @@ def check(history: History) -> Iterator[tuple[str, str]]:
                 if not _is_repeat_after_fault(history, story, run):
                     yield (
                         story.name,
-                        f"began in {group} after {newest[0].name}, a later event of key {key}",
+                        f"began in {group or 'its queue'} after {newest[0].name}, a later one of key {key}",
                     )
             else:
                 newest = story, run
@@ -35,7 +36,7 @@ def _begun(history: History) -> dict[tuple[str, str], list[tuple[MessageStory, R
     for story in history.stories():
         if story.plan.key and story.is_promised:
             for group, runs in story.runs.items():
-                if group.startswith(ORDERED):
+                if group.startswith(ORDERED) or story.plan.task:
                     found[group, story.plan.key] += [(story, run) for run in runs]
     return found
 

@@ -15,7 +15,7 @@ def check(history: History) -> Iterator[tuple[str, str]]:
     bound = history.lease + PATIENCE
     quiet_since = 0.0
     for moment, is_progress, waiting in _moments(history):
-        if waiting and moment - quiet_since > bound and quiet_since:
+        if waiting and moment - quiet_since > bound and quiet_since > history.since:
             stalled = _without_faults(history, quiet_since, moment)
             if stalled > bound:
                 yield "", f"nothing happened for {stalled:.1f} s while {waiting} messages waited"
@@ -27,16 +27,14 @@ def _moments(history: History) -> Iterator[tuple[float, bool, int]]:
     """Each moment at which something changed: whether that is progress, and how many messages had waited."""
     changes: list[tuple[float, int, bool]] = []
     for story in history.stories():
-        if not story.is_promised or story.accepted is None:
-            continue
-        ready = story.accepted.at + story.plan.delay
         starts = [run.begin for runs in story.runs.values() for run in runs]
         ends = [run.end for runs in story.runs.values() for run in runs if run.ended]
-        if not starts:
-            continue  # another rule tells of it
-        changes.append((ready, 1, False))
-        changes.append((max(ready, min(starts)), -1, True))
         changes += [(at, 0, True) for at in (*starts, *ends)]
+        # Of a message that never began another rule tells.
+        if starts and story.is_promised and story.accepted is not None:
+            ready = story.accepted.at + story.plan.delay
+            changes.append((ready, 1, False))
+            changes.append((max(ready, min(starts)), -1, True))
     waiting = 0
     for at, change, is_progress in sorted(changes):
         yield at, is_progress, waiting

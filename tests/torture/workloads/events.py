@@ -4,6 +4,7 @@ replayed, or feed jobs; fan-outs; keys, delays, idempotency keys, failing handle
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
@@ -24,7 +25,7 @@ from headrace import (
 from tests.torture.facts import Plan
 from tests.torture.program import PlannedFailure, Program
 
-program = Program.from_environment(rate=60.0)
+program = Program.from_environment(rate=360.0)
 app = program.app
 
 #: Retries of every group.
@@ -33,6 +34,9 @@ POLICY: Final = RetryPolicy.fixed(RETRIES, 0.02)
 
 #: Keys of each producer.
 KEYS: Final = 12
+
+#: Events that are sent to the topic of many events at a time. Only one group reads it.
+BUSY: Final = 60
 
 
 class News(msgspec.Struct):
@@ -45,7 +49,8 @@ class News(msgspec.Struct):
 
 
 orders: Topic[News] = app.topic("orders", News)
-wide: Topic[News] = app.topic("wide", News, partitions=3)
+wide: Topic[News] = app.topic("wide", News, partitions=program.partitions)
+busy: Topic[News] = app.topic("busy", News)
 
 
 async def _handle(event: Event[News], group: str, *, may_fail: bool = False) -> None:
@@ -82,6 +87,11 @@ async def in_batches_of_parts(events: list[Event[News]]) -> BatchResult:
     return BatchResult(failed={})
 
 
+@busy.subscribe("batch-busy", batch=100, start="beginning", retry=POLICY)
+async def in_large_batches(events: list[Event[News]]) -> None:
+    await _handle_all(events, "batch-busy")
+
+
 @orders.subscribe("manual", ack="manual", start="beginning", retry=POLICY)
 async def by_hand(delivery: Delivery[News]) -> None:
     await _handle(delivery.event, "manual")
@@ -91,6 +101,12 @@ async def by_hand(delivery: Delivery[News]) -> None:
 @wide.subscribe("replayed", start="beginning", retry=POLICY)
 async def again(event: Event[News]) -> None:
     await _handle(event, "replayed")
+
+
+@wide.subscribe("threaded", start="beginning", retry=POLICY)
+def in_thread(event: Event[News]) -> None:
+    with program.running(event.payload.message, group="threaded"):
+        time.sleep(event.payload.nap)
 
 
 @orders.subscribe(fan_out=True)
@@ -108,7 +124,8 @@ orders.feed(fed, group="feeder", start="beginning")
 
 GROUPS: Final = {
     "orders": ("ordered", "plain", "batch", "manual", "feed"),
-    "wide": ("ordered-wide", "batch-wide", "replayed"),
+    "wide": ("ordered-wide", "batch-wide", "replayed", "threaded"),
+    "busy": ("batch-busy",),
 }
 
 
@@ -229,6 +246,7 @@ async def _steadily(publisher: Publisher) -> None:
                 await publisher.publish(topic, keyed=True)
             many = random.choice([3, 20, 100])
             await publisher.publish_many(topic, many)
+            await publisher.publish_many(busy, BUSY)
             others = (publisher.publish(topic, keyed=False) for _ in range(4))
             await asyncio.gather(*others, publisher.publish_twice(topic))
             if random.random() < 0.01:
@@ -238,6 +256,7 @@ async def _steadily(publisher: Publisher) -> None:
 
 async def _shortly(publisher: Publisher) -> None:
     await publisher.publish_many(program.own.choice([orders, wide]), 20)
+    await publisher.publish_many(busy, BUSY)
     await publisher.publish(orders, keyed=True)
 
 

@@ -5,6 +5,7 @@ queues. Producers use one event loop, short-lived event loops, or threads."""
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +20,7 @@ from headrace import (
     Depends,
     HeadraceError,
     Job,
+    RetryLater,
     RetryPolicy,
     Run,
     Snooze,
@@ -26,20 +28,21 @@ from headrace import (
     current_job,
 )
 from tests.torture.facts import Plan
+from tests.torture.program import TIMEOUT as SHORT_TIMEOUT
 from tests.torture.program import PlannedFailure, Program
 
-program = Program.from_environment(rate=240.0)
+program = Program.from_environment(rate=400.0)
 app = program.app
 
-QUEUES: Final = ("default", "mails", "reports", "wide")
+QUEUES: Final = ("default", "mails", "reports", "wide", *(f"queue-{number}" for number in range(8)))
 
 #: Seconds that a few jobs take: longer than the lease.
 LONG: Final = 4.0
 
 #: Seconds after which a run is interrupted, for tasks that have a timeout.
-TIMEOUT: Final = 0.8
+TIMEOUT: Final = float(os.environ.get(SHORT_TIMEOUT, 0.8))
 
-app.queue("wide", partitions=3)
+app.queue("wide", partitions=program.partitions)
 
 
 class Work(msgspec.Struct):
@@ -50,6 +53,7 @@ class Work(msgspec.Struct):
     fails: int = 0
     overruns: bool = False
     snoozes: bool = False
+    retries_later: bool = False  # it fails by asking for another run
     body: bytes = b""
     answer: int = 0  # bytes that its result has beyond the name of the message
 
@@ -76,12 +80,14 @@ def _judge(work: Work, attempt: int) -> None:
     if work.snoozes and not current_job().redelivered and attempt == 1 and time.time() % 1 < 0.5:
         raise Snooze(0.05)
     if attempt <= work.fails and not work.overruns:
+        if work.retries_later:
+            raise RetryLater(0.05)
         raise PlannedFailure(f"as planned, in attempt {attempt}")
 
 
 async def _on_loop(work: Work) -> str:
     overruns = work.overruns and current_job().attempt <= work.fails
-    with program.running(work.message, overruns=overruns) as attempt:
+    with program.running(work.message) as attempt:
         if work.nap > 0.1:
             await current_job().progress(0.5, "half")
         await asyncio.sleep(10 * TIMEOUT if overruns else work.nap)
@@ -144,24 +150,25 @@ def _declare(random: Random) -> dict[str, Task[Any, Any]]:
 
 TASKS: Final = _declare(program.shared)
 
-#: Seconds between two jobs of the schedules.
+#: Seconds between two jobs of a schedule; of one that catches up, else an hour would make thousands.
 OFTEN: Final = 0.4
+SELDOM: Final = 2.0
 
 
-@app.every(OFTEN, catch_up="all")
+@app.every(SELDOM, catch_up="all")
 async def every_time() -> None:
-    await _tick("every_time", catches_up=True)
+    await _tick("every_time", SELDOM, catches_up=True)
 
 
 @app.every(OFTEN)
 async def when_there_is_time() -> None:
-    await _tick("when_there_is_time", catches_up=False)
+    await _tick("when_there_is_time", OFTEN, catches_up=False)
 
 
-async def _tick(name: str, *, catches_up: bool) -> None:
+async def _tick(name: str, every: float, *, catches_up: bool) -> None:
     """Nobody sends such a job, so its own run says what it is."""
     message = f"{name}/{current_job().id}"
-    program.invoke(message, Plan(schedule=name, every=OFTEN, catches_up=catches_up, attempts=4))
+    program.invoke(message, Plan(schedule=name, every=every, catches_up=catches_up, attempts=4))
     with program.running(message):
         await asyncio.sleep(0)
 
@@ -188,6 +195,7 @@ class Sender:
             fails=fails,
             overruns=task.options.timeout == TIMEOUT,
             snoozes=random.random() < 0.02 and kind.startswith(("loop", "thread")),
+            retries_later=random.random() < 0.3 and kind.startswith(("loop", "thread")),
             body=random.randbytes(random.choices([0, 100, 100_000], [60, 38, 2])[0]),
             answer=random.choices([0, 50_000], [98, 2])[0],
         )
@@ -203,7 +211,6 @@ class Sender:
             task=kind,
             delay=options.get("delay", 0.0),
             attempts=attempts,
-            timeout=task.options.timeout or 0.0,
             fails=fails,
             unique=f"{task.options.queue}/{options['unique_key']}" if "unique_key" in options else "",
             result=kind.split("-")[0] != "silent",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import time
 
 import pytest
@@ -122,6 +123,19 @@ async def test_one_job_is_found_in_any_queue(app: App) -> None:
     assert (info.queue, info.task) == ("sights", "see")
     assert await app.admin.job(job.id, queue="default") is None
     assert await app.admin.job("no-such-job") is None
+
+
+async def test_a_look_that_is_cancelled_before_it_begins_leaves_no_warning(app: App) -> None:
+    @app.task(name="see", queue="sights")
+    async def see() -> None: ...
+
+    await see.enqueue()
+    looking = asyncio.create_task(app.admin.job("unknown"))
+    await asyncio.sleep(0)
+    looking.cancel()
+    await asyncio.wait([looking])
+    gc.collect()
+    assert looking.cancelled()
 
 
 async def test_workers_announce_what_they_do(app: App) -> None:

@@ -45,3 +45,8 @@ def test_a_shell_gets_its_completion(headrace: Shell, shell: str) -> None:
 
 def test_a_command_that_does_not_exist_is_refused(headrace: Shell) -> None:
     assert "No such command" in headrace.refused("demolish")
+
+
+@pytest.mark.parametrize("words", [("retry", "\udc80"), ("status", "--url", "\udc80"), ("\udc80",)])
+def test_bytes_that_are_no_text_are_refused(headrace: Shell, words: tuple[str, ...]) -> None:
+    assert "\\udc80 is not text in UTF-8" in headrace.refused(*words)

@@ -54,6 +54,12 @@ def test_the_command_line_goes_before_the_environment(
     assert queues(headrace, "shop:app") == ["used"]
 
 
+def test_an_app_in_the_place_of_an_id_is_told_apart_from_a_wrong_id(headrace: Shell) -> None:
+    app = make_shop("sqlite:///headrace.db")
+    app.sync.enqueue(app.tasks["shop.add"].call(1))
+    assert "if shop:app is your app, add the id after it" in headrace.failed("dead", "show", "shop:app")
+
+
 def test_without_a_word_it_is_the_file_that_apps_use_by_default(headrace: Shell, url: str) -> None:
     assert "say where the store is" in headrace.refused("status")
     app = make_shop("sqlite:///headrace.db")

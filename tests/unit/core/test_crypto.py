@@ -148,6 +148,14 @@ def test_a_payload_cannot_be_moved(payload: bytes, here: bytes, there: bytes) ->
         refused(codec, codec.encode_for(here + payload, b""), here or b"x")
 
 
+@given(payload=st.binary(max_size=50), moved=st.binary(min_size=1, max_size=20))
+def test_no_byte_moves_from_a_signed_payload_to_what_it_is_bound_to(payload: bytes, moved: bytes) -> None:
+    codec = SignedCodec(ONE)
+    stored = codec.encode_for(moved + payload, b"here")
+    signed = stored.removesuffix(moved + payload)
+    refused(codec, signed + payload, b"here" + moved)
+
+
 @given(data=st.binary(max_size=200))
 def test_other_bytes_are_refused(data: bytes) -> None:
     for make in CODECS:

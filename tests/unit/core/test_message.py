@@ -34,7 +34,14 @@ policies = st.one_of(
     st.just(RetryPolicy.none()),
     st.builds(RetryPolicy.fixed, st.integers(0, 99), st.floats(0, 1e9)),
     st.builds(
-        RetryPolicy.exponential, st.integers(0, 99), st.floats(0, 1e9), st.floats(0, 1e9), st.booleans()
+        RetryPolicy.exponential,
+        st.integers(0, 99),
+        st.floats(0, 1e9),
+        st.floats(0, 1e9),
+        st.floats(1, 1000),
+        st.booleans() | st.floats(0, 1e9),
+        st.sampled_from([None, OSError, (KeyError, ValueError)]),
+        st.sampled_from([(), TimeoutError]),
     ),
 )
 overrides = st.builds(Overrides, st.none() | policies, st.none() | spans, st.none() | spans)

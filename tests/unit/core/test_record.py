@@ -7,6 +7,8 @@ from datetime import UTC, datetime
 import pytest
 
 from headrace import JobStatus, Page
+from headrace.core.history.ended_job import EndedJob, encode_ended, with_history
+from headrace.core.history.entry import HistoryEntry
 from headrace.core.messages.message import (
     ENVELOPE_VERSION,
     FRESH,
@@ -73,3 +75,16 @@ def test_a_body_that_cannot_be_read_does_not_hide_the_rest() -> None:
     info = job_info(Record(STREAM, "id", JobStatus.QUEUED, task="send", body=b"\xff\xff"))
     assert info.task == "send"
     assert info.enqueued_at is None
+
+
+@pytest.mark.parametrize("status", [JobStatus.SUCCEEDED, JobStatus.DEAD])
+def test_no_run_ends_before_it_begins_when_the_store_wrote_its_end_first(status: JobStatus) -> None:
+    trail = FRESH.failed(TrailEntry(8_000_000, "failed", "worker-1", "ValueError: no"))
+    state = trail if status is JobStatus.DEAD else FRESH
+    record = Record(STREAM, "id", status, state=state, ended_us=8_000_000)
+    content = encode_ended(EndedJob(started_us=8_500_000, worker="worker-1"))
+    info = job_info(with_history(record, HistoryEntry("id", "send", status.value, 9_000_000, content)))
+    assert info.started_at is not None
+    assert info.ended_at is not None
+    assert info.ran == (info.ended_at - info.started_at).total_seconds() == 0.5
+    assert info.runs[-1].ended_at == info.ended_at

@@ -100,3 +100,50 @@ def test_tasks_that_name_none_get_three_retries_with_jitter() -> None:
 )
 def test_a_policy_survives_the_way_to_the_worker(policy: RetryPolicy) -> None:
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(policy), type=RetryPolicy) == policy
+
+
+def test_the_factor_says_how_fast_delays_grow() -> None:
+    policy = RetryPolicy.exponential(5, base=1.0, cap=50.0, factor=3, jitter=False)
+    assert [policy.delay(failures) for failures in range(1, 6)] == [1, 3, 9, 27, 50]
+
+
+@given(failures=st.integers(1, 10_000), factor=st.floats(1, 1000), base=delays)
+def test_no_factor_leads_beyond_the_cap(failures: int, factor: float, base: float) -> None:
+    delay = RetryPolicy.exponential(10_000, base, 60, factor, jitter=False).delay(failures)
+    assert delay is not None
+    assert 0 <= delay <= 60
+
+
+@given(failures=st.integers(1, 10))
+def test_jitter_in_seconds_is_added_to_the_delay(failures: int) -> None:
+    delay = RetryPolicy.exponential(10, base=1.0, jitter=timedelta(seconds=5)).delay(failures)
+    assert delay is not None
+    assert 2 ** (failures - 1) <= delay <= 2 ** (failures - 1) + 5
+
+
+@pytest.mark.parametrize("factor", [0.5, 1001, True, "2", float("nan"), None])
+def test_a_wrong_factor_is_refused(factor: object) -> None:
+    with pytest.raises(ConfigurationError, match="factor must be a number from 1 to 1000"):
+        RetryPolicy.exponential(1, factor=factor)  # type: ignore[arg-type]
+
+
+def test_a_policy_for_some_errors_survives_its_storing() -> None:
+    policy = RetryPolicy.exponential(3, jitter=2.5, on=OSError, give_up_on=(FileNotFoundError,))
+    stored = msgspec.msgpack.decode(msgspec.msgpack.encode(policy), type=RetryPolicy)
+    assert stored == policy
+    assert stored.delay(1, PermissionError()) is not None
+    assert stored.delay(1, FileNotFoundError()) is None
+    assert stored.delay(1, ValueError()) is None
+    assert stored.gives_up(ValueError())
+
+
+@pytest.mark.parametrize("option", ["on", "give_up_on"])
+@pytest.mark.parametrize("wrong", ["ValueError", int, ValueError("x"), [ValueError, "x"]])
+def test_only_classes_of_exceptions_can_be_named(option: str, wrong: object) -> None:
+    with pytest.raises(ConfigurationError, match=f"write {option}=\\(ConnectionError, TimeoutError\\)"):
+        RetryPolicy.fixed(1, 1, **{option: wrong})  # type: ignore[arg-type]
+
+
+def test_a_policy_for_no_error_says_what_to_write() -> None:
+    with pytest.raises(ConfigurationError, match=r"write RetryPolicy\.none\(\) instead"):
+        RetryPolicy.fixed(1, 1, on=())

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from itertools import islice
+from typing import Any
 from zoneinfo import ZoneInfo
 
 import pytest
@@ -352,3 +353,30 @@ def test_jitter_spreads() -> None:
 def test_a_schedule_is_stored_whole() -> None:
     tidy = schedule(Timing(cron="* * * * *", tz="Asia/Tehran", catch_up="one", jitter_us=7))
     assert decode_schedule(encode_schedule(tidy)) == tidy
+
+
+def limited(limit: int, fired: int = 0, **timing: Any) -> Schedule:
+    return Schedule("tick", "default", Timing(**timing), Template("tick", b""), limit, fired)
+
+
+def test_no_more_moments_than_the_limit_are_caught_up() -> None:
+    ten = limited(10, 7, every_us=SECOND, catch_up="all")
+    firing = due(ten, 0, 100 * SECOND)
+    assert firing is not None
+    assert len(firing.moments) == 3
+    assert due(limited(10, 10, every_us=SECOND), 0, 100 * SECOND) is None
+
+
+@pytest.mark.parametrize("catch_up", ["skip", "one", "all"])
+def test_only_moments_between_start_and_end_are_fired(catch_up: Any) -> None:
+    schedule = limited(
+        0, every_us=10 * SECOND, catch_up=catch_up, starts_us=105 * SECOND, ends_us=130 * SECOND
+    )
+    fired: list[int] = []
+    last = 3 * SECOND
+    for now in range(100 * SECOND, 200 * SECOND, SECOND):
+        firing = due(schedule, last, now)
+        if firing is not None:
+            fired += firing.moments
+            last = firing.until_us
+    assert fired == [105 * SECOND, 115 * SECOND, 125 * SECOND]

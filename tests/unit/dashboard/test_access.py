@@ -21,7 +21,16 @@ from tests.unit.dashboard.sample_app import Shop
 
 from .conftest import Visitor, tags_of
 
-PATHS = ("/", "/queues/default", "/job?id=x", "/dead", "/schedules", "/topics", "/topics/orders/audit")
+PATHS = (
+    "/",
+    "/queues/default",
+    "/job?id=x",
+    "/dead",
+    "/limits",
+    "/schedules",
+    "/topics",
+    "/topics/orders/audit",
+)
 OTHERS = ("/workers", "/live?path=/", "/metrics", "/nowhere", "/static/../dead", "/static/nothing.js")
 
 

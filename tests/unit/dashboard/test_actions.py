@@ -40,6 +40,23 @@ async def test_a_queue_is_paused_resumed_and_purged(shop: Shop, visitor: Visitor
     assert await visitor.act("purge", queue="default") == "1 job of default cancelled"
 
 
+async def test_jobs_are_cleaned_and_an_empty_queue_is_removed(shop: Shop, visitor: Visitor) -> None:
+    await shop.add.enqueue(1)
+    assert "holds 1 queued" in await visitor.act("remove-queue", queue="default")
+    assert await visitor.act("clean", queue="default", state="queued") == "1 queued job of default removed"
+    assert "clean takes one of" in await visitor.act("clean", queue="default", state="running")
+    assert "name the state" in await visitor.act("clean", queue="default")
+    assert await visitor.act("remove-queue", queue="default") == "default is removed"
+    assert "there is no queue" in await visitor.act("remove-queue", queue="default")
+
+
+async def test_a_unique_key_is_released(shop: Shop, visitor: Visitor) -> None:
+    await shop.add.with_(unique_key="customer-7").enqueue(1)
+    fields = {"queue": "default", "key": "customer-7"}
+    assert await visitor.act("release-key", **fields) == "The unique key is free"
+    assert "no job holds" in await visitor.act("release-key", **fields)
+
+
 async def test_a_job_is_cancelled_and_retried(shop: Shop, visitor: Visitor) -> None:
     job = await shop.add.with_(delay=60).enqueue(1)
     assert await visitor.act("retry", id=job.id, queue="default") == "Queued"
@@ -56,7 +73,7 @@ async def test_a_job_is_edited_and_retried(shop: Shop, visitor: Visitor) -> None
     assert await visitor.act("edit", **fields) == "The arguments were changed. Queued"
     await shop.app.worker().run(burst=True)
     assert await job.result(timeout=5) == 42
-    assert "cannot be read" in await visitor.act("edit", **fields)
+    assert "only a scheduled, retrying or dead job can be edited" in await visitor.act("edit", **fields)
 
 
 @pytest.mark.parametrize(

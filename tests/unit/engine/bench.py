@@ -22,6 +22,7 @@ from headrace.engine.running.bundle import FinishedBundle
 from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.executor import Executor
 from headrace.engine.running.finished import FinishedRun
+from headrace.engine.running.job_limits import JobLimits
 from headrace.engine.running.outcome_policy import OutcomePolicy
 from headrace.engine.running.preparation import RunParts, RunPreparation
 from headrace.engine.running.slots import Slots
@@ -60,9 +61,8 @@ class Bench:
         self.finished += finished if isinstance(finished, list) else finished.parts
 
     def executor(self, concurrency: int = 10) -> Executor:
-        parts = RunParts(
-            "worker", self.options(concurrency), self.registry, self.emitter, self.held, self.policy, None
-        )
+        options, limits = self.options(concurrency), JobLimits(self.registry, ["work"])
+        parts = RunParts("worker", options, self.registry, self.emitter, self.held, self.policy, None, limits)
         preparation = RunPreparation(parts, ManualAcks(self.policy, self.in_flight))
         return Executor(parts, preparation, ChildPool(1))
 

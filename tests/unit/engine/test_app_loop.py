@@ -127,6 +127,34 @@ async def test_a_caller_that_goes_away_while_it_opens_spoils_it_for_nobody(watch
     assert first.cancelled()
 
 
+async def test_a_cancelled_close_closes_the_store_all_the_same(watched: Watched) -> None:
+    await watched.app_loop.call(watched.ask)
+    watched.gate.clear()
+    closing = asyncio.create_task(watched.app_loop.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.sleep(0)
+    watched.gate.set()
+    await asyncio.wait([closing])
+    assert closing.cancelled()
+    assert watched.events == ["open", "close"]
+    await watched.app_loop.call(watched.ask)  # here, and not in a thread, as after a loop that ended
+    assert watched.app_loop.here
+
+
+async def test_a_close_that_is_cancelled_before_its_end_can_be_repeated(watched: Watched) -> None:
+    await watched.app_loop.call(watched.ask)
+    busy = asyncio.Event()
+    watched.app_loop.register_user(busy.wait)  # type: ignore[arg-type]
+    closing = asyncio.create_task(watched.app_loop.close())
+    await asyncio.sleep(0)
+    closing.cancel()
+    await asyncio.wait([closing])
+    busy.set()
+    await watched.app_loop.close()
+    assert watched.events == ["open", "close"]
+
+
 async def test_closing_waits_for_what_is_under_way_and_closes_the_store_last(watched: Watched) -> None:
     async def closer(name: str) -> None:
         watched.events.append(name)

@@ -9,8 +9,9 @@ import pytest
 
 from headrace.core.signals import JobDied, JobSignal, JobSucceeded, Signal, WorkerStopped
 from headrace.engine.emitter import Emitter
+from tests.support.died import job_died
 
-DIED = JobDied("id", "task", "queue", attempt=1, reason="exhausted", error_type="ValueError", error="no")
+DIED = job_died("id", "task", "queue", attempt=1, reason="exhausted", error_type="ValueError", error="no")
 STOPPED = WorkerStopped("worker", processed=1, released=0)
 
 

@@ -31,6 +31,21 @@ async def test_the_first_signal_asks_to_stop_and_the_next_ones_to_hurry() -> Non
     assert asked.order == ["stop", "hurry", "hurry"]
 
 
+async def test_an_event_loop_that_takes_no_signal_handlers_gets_the_signals_too(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def absent(*_: object) -> None:
+        raise NotImplementedError  # as on Windows
+
+    for name in ("add_signal_handler", "remove_signal_handler"):
+        monkeypatch.setattr(asyncio.get_running_loop(), name, absent)
+    before, asked = signal.getsignal(signal.SIGINT), Asked()
+    with asked.signals:
+        os.kill(os.getpid(), signal.SIGINT)
+        await wait_until(lambda: asked.order == ["stop"])
+    assert signal.getsignal(signal.SIGINT) is before
+
+
 async def test_every_worker_of_the_process_is_asked() -> None:
     one, other = Asked(), Asked()
     with one.signals:

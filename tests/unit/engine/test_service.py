@@ -7,9 +7,10 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.core.moving.seal import moved_to
 from headrace.core.signals import BackendError, Signal
 from headrace.engine.emitter import Emitter
-from headrace.engine.service import LONGEST_BACKOFF, Service, Step, backoff
+from headrace.engine.service import LONGEST_BACKOFF, MOVED_PAUSE, Service, Step, backoff
 from tests.support.waiting import wait_until
 
 
@@ -160,3 +161,19 @@ async def test_it_may_be_started_again() -> None:
 def test_the_back_off_grows_and_stays_bounded(failures: int) -> None:
     for _ in range(50):
         assert 0.02 <= backoff(failures) <= min(LONGEST_BACKOFF, 0.1 * 2.0 ** min(failures, 10))
+
+
+async def test_a_loop_on_a_store_that_was_moved_says_where_it_is_and_waits_long() -> None:
+    heard: list[Signal] = []
+
+    async def step() -> float | None:
+        raise moved_to("redis://elsewhere")
+
+    sweeper = service(step, heard.append)
+    sweeper.start()
+    await wait_until(lambda: heard)
+    await sweeper.stop()
+    (error,) = heard
+    assert isinstance(error, BackendError)
+    assert error.delay == MOVED_PAUSE
+    assert "redis://elsewhere" in error.error

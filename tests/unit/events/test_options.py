@@ -166,13 +166,13 @@ def test_an_unknown_option_is_refused_and_the_known_ones_are_named(app: App) -> 
         app.topic("other", **strange)
     with pytest.raises(ConfigurationError, match=r"subscribe\(\) has no option .*; it has ack, batch"):
         orders.subscribe("billing", **strange)
-    with pytest.raises(ConfigurationError, match=r"publish\(\) has no option .*; it has at, correlation_id"):
+    with pytest.raises(ConfigurationError, match=r"publish\(\) has no option .*; it has at, content_type"):
         orders.message(1, **strange)
 
 
 def test_signatures_show_each_option_with_its_default() -> None:
     assert str(inspect.signature(Topic.publish)).startswith(
-        "(self, event: 'T', *, key: 'str | None' = None, headers: "
+        "(self, event: 'T', *, transaction: 'object' = None, key: 'str | None' = None, headers: "
     )
     assert inspect.signature(App.topic).parameters["idempotency_window"].default == 3600
     assert inspect.signature(Topic.subscribe).parameters["ack"].default == "success"

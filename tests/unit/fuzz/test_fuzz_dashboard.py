@@ -38,11 +38,18 @@ _names = st.sampled_from(
         "q",
         "args",
         "kwargs",
+        "name",
+        "rate",
+        "burst",
+        "max_running",
+        "waiting_for",
+        "older_than",
     ]
 ) | st.text(max_size=6)
 _fields = st.dictionaries(_names, _texts | st.lists(_texts, max_size=3), max_size=6)
 _paths = st.one_of(
-    st.sampled_from(["/", "/job", "/dead", "/schedules", "/topics", "/workers", "/metrics", "/static/x"]),
+    st.sampled_from(["/", "/job", "/dead", "/limits", "/limit", "/schedules", "/topics", "/workers"]),
+    st.sampled_from(["/metrics", "/static/x"]),
     st.builds("/queues/{}".format, _texts),
     st.builds("/topics/{}/{}".format, _texts, _texts),
     st.builds("/static/{}".format, _texts),

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from headrace import App, ConfigurationError
 from headrace.core.schedules.schedule import CatchUp
-from headrace.jobs.schedules import timing_of
+from headrace.jobs.scheduling.timing import timing_of
 from headrace.stores import SCHEMES, open_store
 
 from .strategies import bounded, fuzz

@@ -18,7 +18,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import ConfigurationError, InvalidPayload
-from headrace.jobs.arguments import Arguments
+from headrace.jobs.payload.arguments import Arguments
 
 
 class Colour(enum.Enum):
@@ -302,7 +302,7 @@ def sent(*args: Any, **kwargs: Any) -> bytes:
         (plain, b"\xc1"),
         (plain, msgspec.msgpack.encode({"a": 1})),
         (plain, msgspec.msgpack.encode([])),
-        (plain, msgspec.msgpack.encode([[1], {"b": 1}, 3])),
+        (plain, msgspec.msgpack.encode([[1], {"b": 1}, "x"])),
         (plain, msgspec.msgpack.encode([{"a": 1}])),
         (keyword_only, sent(1)),
         (keyword_only, sent(1, b="two")),

@@ -22,7 +22,7 @@ from pydantic.alias_generators import to_camel
 
 from headrace import InvalidPayload, Secret
 from headrace.core.values.secret import masked
-from headrace.jobs.arguments import Arguments
+from headrace.jobs.payload.arguments import Arguments
 
 T = TypeVar("T")
 WORD = "swordfish"

@@ -40,7 +40,7 @@ WRONG_FOR_A_TASK = [
     ({"unique_until": 0}, "unique_until must be more than 0"),
     ({"expires": 0}, "expires must be more than 0"),
     ({"expires": None}, "expires must be seconds"),
-    ({"max_retries": 3}, r"task\(\) has no option 'max_retries'; it has expires, "),
+    ({"max_retries": 3}, r"task\(\) has no option 'max_retries'; it has batch, "),
     ({"delay": 3}, r"task\(\) has no option 'delay'"),
 ]
 
@@ -65,7 +65,7 @@ WRONG_FOR_A_CALL = [
     ({"headers": {"a": "\ud83d"}}, "headers must be a mapping of text to text"),
     ({"headers": [("a", "b")]}, "headers must be a mapping of text to text"),
     ({"result_ttl": "1 h"}, "result_ttl must be seconds"),
-    ({"dely": 1}, r"with_\(\) has no option 'dely'; it has at, delay, "),
+    ({"dely": 1}, r"with_\(\) has no option 'dely'; it has at, debounce, "),
     ({"name": "other"}, r"with_\(\) has no option 'name'"),
 ]
 

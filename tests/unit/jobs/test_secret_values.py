@@ -17,7 +17,7 @@ import pytest
 from headrace import InvalidPayload, Secret
 from headrace.core.values.encoding import holds_secrets
 from headrace.core.values.secret import SECRET_CODE, masked
-from headrace.jobs.arguments import Arguments
+from headrace.jobs.payload.arguments import Arguments
 
 WORD = "swordfish"
 

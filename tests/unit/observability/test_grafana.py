@@ -12,6 +12,7 @@ import pytest
 
 from headrace import App, signals
 from headrace.observability.prometheus import instrument
+from tests.support.died import job_died
 
 ROOT = Path(__file__).parents[3]
 
@@ -82,7 +83,7 @@ def _troubles() -> list[signals.Signal]:
     return [
         signals.JobFailed(*job, 1, "w", 0.1, "ValueError", "no", ""),
         signals.JobRetrying(*job, 1, 1.0, "ValueError"),
-        signals.JobDied(*job, 1, "exhausted", "ValueError", "no"),
+        job_died(*job, 1, "exhausted", "ValueError", "no"),
         signals.JobRecovered(*job, 1, "w"),
         signals.LeaseLost(*job, "w"),
         signals.ThreadOverdue(*job, 1.0),

@@ -17,6 +17,7 @@ from headrace import App
 from headrace.core import signals
 from headrace.observability.json_logs import JsonLines
 from headrace.observability.logs import log_every_job, log_signals
+from tests.support.died import job_died
 
 from .conftest import Drain
 
@@ -91,7 +92,7 @@ def test_a_signal_has_its_fields_under_the_names_that_records_of_the_handler_hav
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     log = listeners()
-    log[signals.JobDied](signals.JobDied("j1", "add", "default", 3, "exhausted", "ValueError", "no"))
+    log[signals.JobDied](job_died("j1", "add", "default", 3, "exhausted", "ValueError", "no"))
     log[signals.EventDied](signals.EventDied("e1", "Placed", "orders", "billing", 1, "invalid", "", "no"))
     job, event = (told(each) for each in caplog.records)
     assert (job["signal"], job["job_id"], job["task"], job["queue"], job["attempt"]) == (

@@ -9,7 +9,8 @@ import pytest
 
 from headrace import signals
 from headrace.engine.emitter import Emitter
-from headrace.observability.logs import OneLine, log_every_job, log_signals
+from headrace.observability.logs import OneLine, log_every_job, log_finished_jobs, log_signals
+from tests.support.died import job_died
 
 JOB = ("01abc", "send", "mails")
 
@@ -21,14 +22,14 @@ LINES = [
     ),
     (signals.JobRetrying(*JOB, attempt=1, delay=60.0, why="snoozed"), "INFO", "send 01abc snoozed for 60 s"),
     (
-        signals.JobDied(*JOB, attempt=4, reason="exhausted", error_type="ValueError", error="no"),
+        job_died(*JOB, attempt=4, reason="exhausted", error_type="ValueError", error="no", seconds=0.25),
         "ERROR",
-        "send 01abc is dead after 4 (exhausted): ValueError: no",
+        "send 01abc is dead after 4 attempts, the last took 250 ms (exhausted): ValueError: no",
     ),
     (
-        signals.JobDied(*JOB, attempt=1, reason="invalid", error_type="invalid", error="100 % wrong"),
+        job_died(*JOB, attempt=1, reason="invalid", error_type="invalid", error="100 % wrong"),
         "ERROR",
-        "send 01abc is dead after 1 (invalid): 100 % wrong",
+        "send 01abc is dead after 1 attempt (invalid): 100 % wrong",
     ),
     (
         signals.JobRecovered(*JOB, crashes=1, worker="host:1"),
@@ -47,6 +48,11 @@ LINES = [
         signals.WorkerStarted("host:1", ("default", "mails"), 100, 15.0, "memory"),
         "INFO",
         "worker host:1 serves default, mails on memory, 100 at a time, lease 15 s",
+    ),
+    (
+        signals.WorkerStarted("host:1", (), 100, 15.0, "memory"),
+        "INFO",
+        "worker host:1 relays outboxes to memory",
     ),
     (signals.WorkerStopping("host:1", 0, 25.0), "INFO", "stopping: nothing is running"),
     (signals.WorkerStopping("host:1", 3, 25.0), "INFO", "stopping: 3 running, they have 25 s to end"),
@@ -100,13 +106,13 @@ FORGED = "no\n2030-01-01 ERROR headrace: forged\r\x1b[2J\u202edegrof\u2028\u2066
 @pytest.mark.parametrize(
     "signal",
     [
-        signals.JobDied(*JOB, 1, "exhausted", "E", FORGED),
-        signals.JobDied("01abc", FORGED, "mails", 1, "exhausted", "E", ""),
+        job_died(*JOB, 1, "exhausted", "E", FORGED),
+        job_died("01abc", FORGED, "mails", 1, "exhausted", "E", ""),
         signals.JobRecovered(*JOB, 1, FORGED),
         signals.BackendError("settler", FORGED, 0.1),
         signals.LeaseChanged(FORGED, 1, 2),
         signals.JobFailed(*JOB, attempt=1, worker="w", seconds=1, error_type="E", error="", traceback=FORGED),
-        signals.JobDied(*JOB, 1, "exhausted", "E", FORGED, traceback=FORGED),
+        job_died(*JOB, 1, "exhausted", "E", FORGED, traceback=FORGED),
     ],
     ids=lambda signal: type(signal).__name__,
 )
@@ -121,6 +127,16 @@ def test_nothing_in_a_signal_looks_like_a_line_of_its_own(
     assert bool(more) is bool(getattr(signal, "traceback", ""))
     assert all(line.startswith("    ") for line in more)
     assert not set("\r\x1b\u202e\u2028\u2066\x85\x1d") & set(text)
+
+
+def test_at_a_terminal_a_finished_job_has_a_line(emitter: Emitter, caplog: pytest.LogCaptureFixture) -> None:
+    log_finished_jobs(emitter.on)
+    emitter.emit(signals.JobSucceeded(*JOB, attempt=1, worker="w", seconds=0.25))
+    emitter.emit(signals.EventHandled("01abc", "Placed", "orders", "billing", 1, "w", seconds=0.25))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "send 01abc done in 250 ms"),
+        ("INFO", "orders 01abc for billing handled in 250 ms"),
+    ]
 
 
 def test_nor_does_what_a_server_says_or_an_exception(caplog: pytest.LogCaptureFixture) -> None:
@@ -141,7 +157,7 @@ def test_a_line_that_cannot_be_written_is_left_to_its_handler() -> None:
 
 
 DEATHS = [
-    signals.JobDied(*JOB, 1, "exhausted", "ValueError", "no", "Traceback:\n" + "x" * 100_000 + "\nno\n"),
+    job_died(*JOB, 1, "exhausted", "ValueError", "no", "Traceback:\n" + "x" * 100_000 + "\nno\n"),
     signals.EventDied(*JOB, "group", 1, "exhausted", "ValueError", "no", "Traceback:\n" + "x" * 100_000),
 ]
 

@@ -19,7 +19,7 @@ from headrace.core.runtime.clock import MovableClock
 from headrace.observability import gauges as gauges_module
 from headrace.observability import prometheus as prometheus_module
 from headrace.observability.gauges import BoundedLabel, Gauges
-from headrace.observability.prometheus import Metrics, exposed, instrument
+from headrace.observability.prometheus import Metrics, _store_families, exposed, instrument
 from tests.support.waiting import wait_until
 
 from .conftest import Drain
@@ -265,6 +265,9 @@ class Admin:
     async def workers(self) -> Sequence[object]:
         return []
 
+    async def outboxes(self) -> Sequence[Any]:
+        return []
+
 
 def made_gauges(admin: Admin) -> Gauges:
     return Gauges(
@@ -358,3 +361,20 @@ def test_without_the_extra_it_says_what_to_install(monkeypatch: pytest.MonkeyPat
     monkeypatch.delitem(sys.modules, "headrace.observability.prometheus")
     with pytest.raises(ConfigurationError, match=r"headrace\[prometheus\]"):
         importlib.import_module("headrace.observability.prometheus")
+
+
+async def test_the_lag_of_outboxes_is_a_metric() -> None:
+    from headrace.admin import OutboxInfo
+
+    class WithOutboxes(Admin):
+        async def outboxes(self) -> Sequence[Any]:
+            return [OutboxInfo("orders/feed:bill", 3, 12.5), OutboxInfo("SQLite file shop.db", 0, 0.0)]
+
+    gauges = made_gauges(WithOutboxes())
+    await gauges.refresh()
+    assert gauges.counts is not None
+    assert gauges.counts.outboxes == {"orders/feed:bill": (3, 12.5), "SQLite file shop.db": (0, 0.0)}
+    families = {family.name: family for family in _store_families(gauges.counts)}
+    [lag, _] = families["headrace_outbox_lag_seconds"].samples
+    assert (lag.labels, lag.value) == ({"outbox": "orders/feed:bill"}, 12.5)
+    assert families["headrace_outbox_messages"].samples[0].value == 3

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import threading
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +42,27 @@ async def test_jobs_are_stored_and_run_in_memory_and_the_real_store_is_not_even_
         assert real.description == "memory (test)"
     assert list(tmp_path.iterdir()) == []
     assert "real.db" in real.description
+
+
+async def test_partitions_are_declared_and_split_and_jobs_run_as_ever(real: App) -> None:
+    real.queue("mails", partitions=4)
+    topic = real.topic("orders", int, partitions=4)
+    seen: list[int] = []
+
+    @topic.subscribe(group="billing", ordered=True)
+    async def bill(order: int) -> None:
+        seen.append(order)
+
+    with memory(real) as kit:
+        jobs = [await real.enqueue(call(real, n).with_(queue="mails")) for n in range(10)]
+        await real.admin.split("mails", 8)
+        for n in range(10):
+            await topic.publish(n, key="customer")
+        await kit.drain()
+        assert await real.results(jobs) == [2 * n for n in range(10)]
+        assert seen == list(range(10))
+        kit.assert_enqueued(real.tasks["double"], queue="mails", count=10)
+        kit.assert_published(topic, count=10)
 
 
 async def test_afterwards_the_app_uses_its_own_store_again(real: App) -> None:
@@ -188,3 +211,21 @@ async def test_two_apps_may_share_a_clock() -> None:
 def test_a_kit_says_whose_it_is(app: App) -> None:
     with memory(app) as kit:
         assert repr(kit) == "<Kit of <App on memory (test)>>"
+
+
+async def test_a_job_of_a_transaction_is_enqueued_at_once_and_no_outbox_is_read(tmp_path: Path) -> None:
+    app = App("redis://nowhere.invalid", outbox=f"sqlite:///{tmp_path}/missing.db")
+    orders = app.topic("orders", int)
+
+    @app.task(name="charge")
+    async def charge(order: int) -> None: ...
+
+    with closing(sqlite3.connect(":memory:")) as connection, memory(app) as kit:
+        connection.execute("BEGIN")
+        app.sync.enqueue(charge.call(7), transaction=connection)
+        app.sync.publish(orders, 7, transaction=connection)
+        connection.commit()
+        kit.assert_enqueued(charge, args=(7,))
+        kit.assert_published(orders, 7)
+        await kit.drain()
+    assert app.has_outboxes

@@ -27,6 +27,7 @@ from headrace.cli.output.render import (
     show_json,
 )
 from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.target.completion import complete_task
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import Command, on_store, on_store_with
 from headrace.core.messages.outcome import DeadReason
@@ -45,7 +46,9 @@ T = TypeVar("T")
 #: Queue or group → ids of its dead letters.
 Chosen = dict[Place, list[str]]
 
-_task_option = click.option("--task", metavar="TASK", help="Only this task, or events of this kind.")
+_task_option = click.option(
+    "--task", metavar="TASK", help="Only this task, or events of this kind.", shell_complete=complete_task
+)
 _reason_option = click.option(
     "--reason",
     type=click.Choice(list(map(str, DeadReason))),
@@ -239,7 +242,7 @@ def _table(found: list[DeadLetter]) -> FittedTable:
         Column("reason"),
         Column("attempts", right=True, spare=3),
         Column("died", right=True, spare=2),
-        Column("error", keeps="start"),
+        Column("error", keeps="start", least=25),
     )
     for letter in found:
         listing.add(

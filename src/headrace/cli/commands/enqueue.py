@@ -12,6 +12,7 @@ from headrace.app import App
 from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import compact_json, counted, echo, error_text, json_option, show_json
 from headrace.cli.target.arguments import call_from_json
+from headrace.cli.target.completion import complete_app, complete_queue, complete_task
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
 from headrace.cli.target.suggestions import unknown
@@ -25,20 +26,26 @@ from headrace.core.errors import (
 )
 from headrace.core.messages.message import PRIORITIES
 from headrace.core.records.record import JobStatus
-from headrace.jobs.job import Job
+from headrace.core.values.times import span
+from headrace.jobs.handles.job import Job
 from headrace.jobs.options import CallOverrides
 from headrace.jobs.task import Call, Task
 
 #: Jobs stored at once; the bar moves as often.
 STEP = 500
 
+#: Seconds after which `--wait` looks whether there is a worker at all.
+NOTICE = 1.0
+
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP")
-@click.argument("task")
+@click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
+@click.argument("task", shell_complete=complete_task)
 @click.argument("arguments", metavar="[JSON]", required=False)
 @click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90 (seconds), 15m, 2h or 3d.")
-@click.option("--queue", metavar="QUEUE", help="Another queue than the task's.")
+@click.option(
+    "--queue", metavar="QUEUE", help="Another queue than the task's.", shell_complete=complete_queue
+)
 @click.option("--priority", type=click.Choice(list(PRIORITIES)), help="Another priority than the task's.")
 @click.option("--unique-key", metavar="KEY", help="Do nothing when a job with this key waits or runs.")
 @click.option("--job-id", metavar="ID", help="An id of your own; default: a new one.")
@@ -91,7 +98,7 @@ def enqueue(
         job = _stored(app, call.with_(**given))
         if not as_json:
             _tell(job)
-        end = _waited(app, job, longest) if wait else JobEnd()
+        end = _waited(app, job, longest, target) if wait else JobEnd()
         if as_json:
             stored = {"id": job.id, "task": job.task, "queue": job.queue, "duplicate": job.duplicate}
             show_json(stored | end)
@@ -151,11 +158,16 @@ def _tell(job: Job[Any]) -> None:
         echo("This job was already there; nothing was added.", err=True)
 
 
-def _waited(app: App, job: Job[Any], timeout: float | None) -> JobEnd:
+def _waited(app: App, job: Job[Any], timeout: float | None, target: str) -> JobEnd:
+    goes_on = f"the job goes on; look at it with: headrace jobs show {target} {job.id}"
     try:
-        status = app.sync.wait(job, timeout)
+        status = _end(app, job, timeout)
+    except KeyboardInterrupt:
+        raise click.ClickException(f"stopped waiting; {goes_on}") from None
     except ResultTimeout as error:
-        return {"status": app.sync.status(job), "error": f"{error}: headrace jobs show {job.id}"}
+        why = f"no worker serves queue {job.queue!r}; start one with: headrace worker {target}"
+        late = f"job {job.id} has not ended after {span(timeout or 0.0)}"
+        return {"status": app.sync.status(job), "error": f"{late}: {why if error.no_worker else goes_on}"}
     if status is JobStatus.UNKNOWN:
         # It was there a moment ago: it has succeeded, and nothing of it is kept.
         return {"status": JobStatus.SUCCEEDED, "result": None, "note": "no result is kept"}
@@ -171,6 +183,18 @@ def _waited(app: App, job: Job[Any], timeout: float | None) -> JobEnd:
         return {"status": status, "result": app.sync.result(job)}
     except ResultNotKept:
         return {"status": status, "result": None, "note": "no result is kept"}
+
+
+def _end(app: App, job: Job[Any], timeout: float | None) -> JobStatus:
+    """Wait for the end. When no worker could run the job, say so at once and not only after the timeout."""
+    if timeout is not None and timeout <= NOTICE:
+        return app.sync.wait(job, timeout)
+    try:
+        return app.sync.wait(job, NOTICE)
+    except ResultTimeout as error:
+        if error.no_worker:
+            echo(f"note: no worker serves queue {job.queue}; the job waits until one starts", err=True)
+    return app.sync.wait(job, None if timeout is None else timeout - NOTICE)
 
 
 def _tell_end(end: JobEnd) -> None:

@@ -10,7 +10,9 @@ from typing import TypeVar
 import click
 
 from headrace.admin.place import Place, place_of
+from headrace.admin.waiting import short_waiting_text
 from headrace.app import App
+from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import job_document, read_page, show_page
 from headrace.cli.output.render import (
     echo,
@@ -24,12 +26,13 @@ from headrace.cli.output.render import (
     status_text,
 )
 from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.target.completion import complete_task, is_place
 from headrace.cli.target.option_types import setting, span_option
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.records.job_info import JobInfo, newest_first
 from headrace.core.records.record import JobStatus, Page
-from headrace.core.values.times import age_text, ago, seconds_since
+from headrace.core.values.times import age_text, ago, seconds_since, span
 from headrace.sync import SyncAdmin
 
 from .listing_group import ListingGroup
@@ -77,8 +80,11 @@ def jobs() -> None:
     multiple=True,
     help=f"Only {', '.join(ORDER)}; may be repeated.",
 )
-@click.option("--task", metavar="TASK", help="Only this task.")
+@click.option("--task", metavar="TASK", help="Only this task.", shell_complete=complete_task)
 @click.option("--key", metavar="KEY", help="Only the job that holds this unique key, else those that had it.")
+@click.option(
+    "--argument", metavar="VALUE", help="Only jobs with this value in their arguments, such as 123."
+)
 @click.option(
     "--older-than",
     type=span_option,
@@ -95,6 +101,7 @@ def list_jobs(
     states: tuple[str, ...],
     task: str | None,
     key: str | None,
+    argument: str | None,
     older_than: float | None,
     newer_than: float | None,
     limit: int,
@@ -102,12 +109,14 @@ def list_jobs(
 ) -> None:
     """List jobs: running ones first, then the newest.
 
-    Jobs that ended are listed for as long as the store keeps their result. With --topic, the events that its
-    groups hold are listed instead.
+    Jobs that ended are listed as long as the store keeps their result, and from the history of their queue
+    after that. With --topic, the events that its groups hold are listed instead.
 
     \b
     Examples:
       headrace jobs list shop:app --state running
+      headrace jobs list shop:app --state succeeded --task shop.send_mail
+      headrace jobs list shop:app --task shop.send_mail --argument 123
       headrace jobs list shop:app --queue reports --key customer-7
       headrace jobs list shop:app --topic orders --group billing --state retrying
       headrace jobs list --url sqlite:///jobs.db --newer-than 1h --limit 500 --json
@@ -118,6 +127,8 @@ def list_jobs(
     found = (
         _matching(admin, places, wanted, task) if key is None else _holding(admin, places, key, wanted, task)
     )
+    if argument is not None:
+        found = (info for info in found if _has_value((info.args, info.kwargs), argument))
     fitting = filter(_of_age(older_than, newer_than), found)
     chosen = [*islice(fitting, limit)]
     if not states:
@@ -129,6 +140,27 @@ def list_jobs(
     else:
         echo("no events" if place.topic else "no jobs")
     tell_if_cut(next(fitting, None) is not None, limit)
+
+
+@jobs.command("release-key")
+@yes_option
+@on_store_with("QUEUE KEY")
+def release_key(app: App, names: tuple[str, str], yes: bool) -> None:
+    """Free a unique key whose job is stuck, after a question.
+
+    The job that holds the key stays as it is. The next job with this key is no duplicate any more.
+
+    \b
+    Examples:
+      headrace jobs release-key shop:app reports customer-7
+    """
+    queue, key = names
+    holder = app.sync.admin.holder(key, queue=queue)
+    if holder is not None:
+        confirm(f"Free the key {key} of {queue}, which job {holder.id} ({holder.status}) holds", yes=yes)
+    if not app.sync.admin.release_key(queue, key):
+        raise click.ClickException(f"no job of {queue} holds the key {key}")
+    echo(f"the key {key} of {queue} is free")
 
 
 @jobs.command("show")
@@ -182,9 +214,12 @@ def find_job(app: App, id: str, place: Place) -> JobInfo:
     if info is None:
         where = f"in {place.words}" if place != Place() else f"in {app.description}"
         noun = "event" if place.topic else "job"
-        raise click.ClickException(
-            f"there is no {noun} {id} {where}: the id is wrong, or the {noun} has ended and is no longer kept"
+        likely = (
+            f"if {id} is your app, add the id after it"
+            if is_place(id)
+            else f"the id is wrong, or the {noun} has ended and is no longer kept"
         )
+        raise click.ClickException(f"there is no {noun} {id} {where}: {likely}")
     return info
 
 
@@ -216,6 +251,15 @@ def _holding(
     if held:
         return iter(held)
     return (info for info in _matching(admin, places, states, task) if info.unique_key == key)
+
+
+def _has_value(value: object, text: str) -> bool:
+    """Whether arguments contain a value that is written so: `123` is a number or a text."""
+    if isinstance(value, list | tuple):
+        return any(_has_value(each, text) for each in value)
+    if isinstance(value, dict):
+        return any(_has_value(each, text) for each in value.values())
+    return value is not None and str(value) == text
 
 
 def all_pages(ask: Callable[..., Page[T]]) -> Iterator[T]:
@@ -250,7 +294,7 @@ def _table(found: list[JobInfo]) -> FittedTable:
         Column("group" if events else "queue", keeps="end", spare=1),
         Column("attempts", right=True, spare=3),
         Column("enqueued", right=True, spare=2),
-        Column("note", keeps="start", least=18),
+        Column("note", keeps="start", least=25),
     )
     for info in found:
         listing.add(
@@ -279,9 +323,10 @@ def _remark(info: JobInfo) -> str:
         case JobStatus.DEAD:
             return f"{error} ({info.reason})" if error else info.reason
         case JobStatus.QUEUED:
-            return error
+            return short(short_waiting_text(info)) or error
         case _:
-            return f"ended {ago(info.ended_at)}{f', {short(info.note)}' if info.note else ''}"
+            ran = f"ran {span(info.ran)}, " if info.ran is not None else ""
+            return f"{ran}{ago(info.ended_at)}{f', {short(info.note)}' if info.note else ''}"
 
 
 def _each(ids: tuple[str, ...], act: Callable[[str], str]) -> None:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import click
+from click.shell_completion import CompletionItem
+
+from headrace.cli.target.completion import apps_starting
 
 
 class ListingGroup(click.Group):
@@ -12,9 +15,17 @@ class ListingGroup(click.Group):
         return ["[list]", "[OPTIONS]", "[MODULE:APP]", "|", "COMMAND", "[ARGS]..."]
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.resilient_parsing and not args:  # a shell completes what follows: a command, or an app
+            return super().parse_args(ctx, args)
         if not args or (args[0] not in self.commands and args[0] not in ctx.help_option_names):
             args = ["list", *args]
         return super().parse_args(ctx, args)
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        found = super().shell_complete(ctx, incomplete)
+        if incomplete.startswith("-"):
+            return found + self.commands["list"].shell_complete(ctx, incomplete)
+        return found + [CompletionItem(each) for each in apps_starting(incomplete)]
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)  # in the order in which they were added

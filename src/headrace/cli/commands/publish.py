@@ -10,6 +10,7 @@ import click
 from headrace.app import App
 from headrace.cli.output.render import echo, json_option, show_json
 from headrace.cli.target.arguments import payload_from_json
+from headrace.cli.target.completion import complete_app, complete_topic
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
 from headrace.cli.target.suggestions import unknown
@@ -31,8 +32,8 @@ def _headers(_: click.Context, __: click.Parameter, texts: tuple[str, ...]) -> d
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP")
-@click.argument("topic")
+@click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
+@click.argument("topic", shell_complete=complete_topic)
 @click.argument("payload", metavar="JSON")
 @click.option("--key", metavar="KEY", help="Events with the same key keep their order.")
 @click.option(

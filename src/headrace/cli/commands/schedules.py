@@ -11,7 +11,7 @@ from headrace.cli.output.render import clock_time, echo, json_list_option, json_
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.values.times import ago, parse_span, span
-from headrace.jobs.schedules import ScheduleInfo
+from headrace.jobs.scheduling.schedule_info import ScheduleInfo
 
 from .listing_group import ListingGroup
 
@@ -138,7 +138,7 @@ def _tell(line: str, as_json: bool) -> None:
 
 def _table(found: list[ScheduleInfo]) -> FittedTable:
     listing = FittedTable(
-        Column("schedule"),
+        Column("schedule", keeps="end"),
         Column("when", keeps="start", least=30),
         Column("next", right=True),
         Column("at", spare=3),

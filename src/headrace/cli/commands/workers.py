@@ -69,7 +69,7 @@ def summary(found: list[WorkerInfo]) -> str:
     busy, slots = sum(len(each.running) for each in found), sum(each.concurrency for each in found)
     polls = [at for worker in found if (at := moment(worker.polled_us))]
     text = f"{counted(len(found), 'worker')}, {busy:,} of {slots:,} slots busy"
-    return f"{text}, last poll {ago(max(polls))}" if polls else f"{text}, no poll yet"
+    return f"{text}, last poll {ago(max(polls))}" if polls else f"{text}, just started"
 
 
 def workers_table(found: list[WorkerInfo]) -> FittedTable:

@@ -13,6 +13,7 @@ from rich.text import Text
 from headrace.admin import Contents, EventInfo
 from headrace.admin.contents import named_arguments
 from headrace.admin.place import place_of
+from headrace.admin.waiting import waiting_text
 from headrace.app import App
 from headrace.core.errors import PayloadError, ResultError
 from headrace.core.messages.job_log import LogLine
@@ -63,10 +64,12 @@ def read_page(app: App, info: JobInfo) -> JobPage:
 
 
 def job_document(info: JobInfo) -> dict[str, object]:
-    """A job as `--json` lists it: without its log, which may be longer than all the rest."""
+    """A job as `--json` lists it: without its log and its arguments, which may be longer than all the
+    rest."""
     document = msgspec.structs.asdict(info)
     document["trail"] = [_trouble_document(trouble) for trouble in info.trail]
-    del document["log"], document["log_dropped"]
+    for name in ("log", "log_dropped", "args", "kwargs"):
+        del document[name]
     return document
 
 
@@ -119,7 +122,10 @@ def _view(app: App, page: JobPage) -> RenderableType:
     for name, text in _facts(app, page):
         if text:
             facts.add_row(Text(name, style="bold"), text)
-    return Group(facts, "", _timeline(page.info))
+    parts: list[RenderableType] = [facts, "", _timeline(page.info)]
+    if page.info.runs:
+        parts += ["", _runs(page.info)]
+    return Group(*parts)
 
 
 def _facts(app: App, page: JobPage) -> Iterator[tuple[str, str | Text]]:
@@ -127,10 +133,13 @@ def _facts(app: App, page: JobPage) -> Iterator[tuple[str, str | Text]]:
     info = page.info
     yield from _identity(info)
     yield "status", _status(info)
+    yield "waits for", printable(waiting_text(info))
     yield "priority", info.priority if info.topic is None else ""
     yield "unique key", printable(info.unique_key)
     yield "attempts", _attempts(info)
     yield "worker", info.worker
+    yield "waited", "" if info.waited is None else span(info.waited)
+    yield "ran", "" if info.ran is None else span(info.ran)
     yield "progress", f"{progress_text(info.progress)} ({ago(info.progress.at)})" if info.progress else ""
     yield from _contents(app, page)
     yield "result", _result(page)
@@ -211,6 +220,21 @@ def _timeline(info: JobInfo) -> Table:
     return table
 
 
+def _runs(info: JobInfo) -> RenderableType:
+    """Every run: its number, when it began, how long it took, on which worker, and its error."""
+    table = wrapped_grid(5)
+    for run in info.runs:
+        took = (run.ended_at - run.started_at).total_seconds() if run.started_at and run.ended_at else None
+        table.add_row(
+            str(run.number),
+            clock_time(run.started_at) if run.started_at else "",
+            "" if took is None else span(max(0.0, took)),
+            printable(run.worker),
+            Text(printable(run.error), style="red"),
+        )
+    return Group(Text("runs: number, start, duration, worker, error", style="bold"), table)
+
+
 def _log(info: JobInfo) -> RenderableType:
     """The log lines of its attempts."""
     table = wrapped_grid(4)
@@ -238,7 +262,7 @@ def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:
         if at is not None:
             text = f"{trouble.text} ({trouble.worker})" if trouble.text else trouble.worker
             yield at, Text(trouble.what, style=_TROUBLE_STYLES.get(trouble.what, "")), text
-    if info.started_at is not None:
+    if info.started_at is not None and info.status is not JobStatus.DEAD:  # its last run is in the trail
         yield info.started_at, Text("started", style="green"), info.worker
     if info.ended_at is not None:
         yield info.ended_at, status_text(info.status), info.reason

@@ -25,6 +25,7 @@ class OptionAttributes(TypedDict, total=False):
     default: object
     is_flag: bool
     show_envvar: bool
+    shell_complete: Callable[[click.Context, click.Parameter, str], list[str]]
 
 
 def setting(

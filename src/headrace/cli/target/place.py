@@ -10,6 +10,7 @@ from headrace.admin.place import Place
 from headrace.cli.output.render import echo
 from headrace.sync import SyncAdmin
 
+from .completion import complete_queue, complete_topic
 from .store import Command
 from .suggestions import unknown
 
@@ -17,8 +18,10 @@ from .suggestions import unknown
 def place_options(command: Command) -> Command:
     """Give a command `--queue`, `--topic` and `--group`; it is called with the place."""
 
-    @click.option("--queue", metavar="QUEUE", help="Only this queue.")
-    @click.option("--topic", metavar="TOPIC", help="Only events of this topic.")
+    @click.option("--queue", metavar="QUEUE", help="Only this queue.", shell_complete=complete_queue)
+    @click.option(
+        "--topic", metavar="TOPIC", help="Only events of this topic.", shell_complete=complete_topic
+    )
     @click.option("--group", metavar="GROUP", help="With --topic: only those of this group.")
     @wraps(command)
     def run(queue: str | None, topic: str | None, group: str | None, **options: object) -> None:

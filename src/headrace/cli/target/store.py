@@ -5,7 +5,6 @@ Commands are wrapped by `on_store` or `on_store_with`, which call them with the 
 
 from __future__ import annotations
 
-import re
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -20,10 +19,10 @@ from headrace.cli.output.render import echo
 from headrace.core.errors import ConfigurationError
 from headrace.stores import DEFAULT_URL
 
+from .completion import complete_app, completion_of, is_place
 from .locate import locate
 from .option_types import setting
 
-_MODULE_AND_APP = re.compile(r"[A-Za-z_][\w.]*:[A-Za-z_][\w.]*")
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 
 #: click passes the values of its parameters by name. It knows their types; a type checker does not.
@@ -41,7 +40,7 @@ class StoreOptions(msgspec.Struct, frozen=True):
 def on_store(command: Command) -> Command:
     """Give a command `[MODULE:APP]` and the options of a store; it is called with the app."""
 
-    @click.argument("target", required=False, metavar="[MODULE:APP]")
+    @click.argument("target", required=False, metavar="[MODULE:APP]", shell_complete=complete_app)
     @_options
     @wraps(command)
     def run(target: str | None, given: StoreOptions, **options: object) -> None:
@@ -60,7 +59,12 @@ def on_store_with(expected: str) -> Callable[[Command], Command]:
     most = None if "..." in expected else least
 
     def wrap(command: Command) -> Command:
-        @click.argument("words", nargs=-1, metavar=f"[MODULE:APP] {expected}")
+        @click.argument(
+            "words",
+            nargs=-1,
+            metavar=f"[MODULE:APP] {expected}",
+            shell_complete=completion_of(expected),
+        )
         @_options
         @wraps(command)
         def run(words: tuple[str, ...], given: StoreOptions, **options: object) -> None:
@@ -83,16 +87,11 @@ def on_store_with(expected: str) -> Callable[[Command], Command]:
 def split(words: tuple[str, ...], *, least: int) -> tuple[str | None, tuple[str, ...]]:
     """The app or URL among the words, first or last, and the others, of which `least` must remain."""
     if len(words) > least:
-        if is_target(words[0]):
+        if is_place(words[0]):
             return words[0], words[1:]
-        if is_target(words[-1]):
+        if is_place(words[-1]):
             return words[-1], words[:-1]
     return None, words
-
-
-def is_target(word: str) -> bool:
-    """Whether a word says where a store is."""
-    return "://" in word or _MODULE_AND_APP.fullmatch(word) is not None
 
 
 def chosen(target: str | None, given: StoreOptions) -> App:
@@ -168,7 +167,7 @@ def _shared(app: App) -> App:
 
 
 def _options(command: Command) -> Command:
-    @setting("app", metavar="MODULE:APP", show_envvar=True, help="The app.")
+    @setting("app", metavar="MODULE:APP", show_envvar=True, help="The app.", shell_complete=complete_app)
     @setting("url", metavar="URL", show_envvar=True, help="Or its store, such as sqlite:///jobs.db.")
     @setting(
         "namespace", metavar="NAME", show_envvar=True, help="With --url: the app's, if it is not headrace."

@@ -177,7 +177,7 @@ class Rates:
 
 def warnings(seen: Snapshot, findings: list[Finding]) -> list[tuple[str, Level]]:
     """What the doctor found in the store, and what is wrong with its queues, topics and workers."""
-    problems = diagnose(workloads(seen.queues, seen.topics), seen.workers)
+    problems = diagnose(workloads(seen.queues, seen.topics), seen.workers, seen.outboxes)
     return [
         *((one_line(finding), finding.level) for finding in findings),
         *((problem.text, Level.WARN) for problem in problems),

@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import os
 import sys
-import threading
-from collections.abc import Collection, Coroutine
 
 import click
 
 from headrace import __version__
 from headrace.app import App
-from headrace.cli.output.render import counted, echo
+from headrace.cli.output.render import counted, echo, is_terminal
+from headrace.cli.target.completion import complete_app, complete_queues
 from headrace.cli.target.locate import locate
 from headrace.cli.target.option_types import setting
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import span
-from headrace.engine.process_signals import StopSignals
 from headrace.engine.worker import Worker
-from headrace.observability.logs import log_every_job
+from headrace.observability.logs import log_every_job, log_finished_jobs
 
 from .event_loop import loop_factory
 from .logging import start_logging
-from .metrics_port import metrics_port
-from .process_monitor import ProcessMonitor
-from .supervisor import SUPERVISOR, Supervisor
-
-#: Seconds after the second signal.
-LAST_MOMENTS = 1.7
+from .process import run_worker
+from .reloader import Reloader
+from .supervisor import NUMBER, Supervisor
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP")
-@setting("queues", metavar="A,B", help="Queues to serve; default: all the app's.")
+@click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
+@setting(
+    "queues",
+    metavar="A,B:N",
+    help="Queues to serve, and how many slots of a process each may use; default: all the app's.",
+    shell_complete=complete_queues,
+)
 @setting("topics", metavar="A,B", help="Topics to handle events of; default: all that the app subscribes to.")
 @setting(
     "concurrency",
@@ -50,7 +48,14 @@ LAST_MOMENTS = 1.7
     metavar="N",
     help="Worker processes; one that dies is replaced.",
 )
+@setting(
+    "children",
+    type=click.IntRange(1),
+    metavar="N",
+    help="Child processes of each for run_in='process'; default: the number of CPUs.",
+)
 @setting("burst", is_flag=True, help="Stop when nothing is left to do.")
+@setting("reload", is_flag=True, help="Start again when a Python file in or below this folder changes.")
 @setting(
     "grace",
     type=click.FloatRange(0),
@@ -87,7 +92,7 @@ LAST_MOMENTS = 1.7
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     metavar="LEVEL",
-    help="The least level to log: debug, info, warning or error. debug logs every job.",
+    help="The least level to log: debug, info, warning or error. info has a line for each job on a terminal.",
 )
 @setting(
     "log-format",
@@ -102,7 +107,9 @@ def worker(
     topics: str | None,
     concurrency: int,
     processes: int,
+    children: int | None,
     burst: bool,
+    reload: bool,
     grace: float,
     lease: float,
     metrics_port: int | None,
@@ -120,23 +127,48 @@ def worker(
     Examples:
       headrace worker shop:app
       headrace worker shop:app --queues mails,reports --concurrency 20
+      headrace worker shop:app --queues mails:20,reports
       headrace worker shop:app --topics orders --queues ''
       headrace worker shop:app --processes 4
       headrace worker shop:app --burst
+      headrace worker shop:app --reload
       headrace worker shop:app --metrics-port 9464 --log-format json
     """
     start_logging(log_level, log_format)
+    if reload and burst:
+        raise click.UsageError("--reload cannot be given with --burst.")
+    if reload:
+        sys.exit(Reloader(target, _arguments(without="reload")).run())
     if processes > 1:
-        sys.exit(Supervisor(target, processes, burst=burst, arguments=_arguments()).run())
+        # Without --processes 1, HEADRACE_PROCESSES would make supervisors of the children too.
+        arguments = ["--processes", "1", *_arguments(without="processes")]
+        sys.exit(Supervisor(target, processes, burst=burst, arguments=arguments).run())
     app = locate(target)
-    if log_level == "debug":
-        log_every_job(lambda signal, listener: app.on(signal)(listener))
+    has_lines = _log_jobs(app, log_level, log_format)
     worker = app.worker(
-        queues=_names(queues), topics=_names(topics), concurrency=concurrency, lease=lease, grace=grace
+        queues=_queues(queues, app),
+        topics=_names(topics),
+        concurrency=concurrency,
+        children=children,
+        lease=lease,
+        grace=grace,
     )
-    if log_format == "text" and SUPERVISOR not in os.environ:
+    if log_format == "text" and NUMBER not in os.environ:
         _banner(app, target, worker)
-    _run(_serve(app, worker, burst, (metrics_host, metrics_port, _names(metrics_names) or ())))
+    metrics = metrics_host, metrics_port, _names(metrics_names) or ()
+    run_worker(app, worker, burst=burst, counts=not has_lines, metrics=metrics)
+
+
+def _log_jobs(app: App, level: str, form: str) -> bool:
+    """Log each job: all of it with `debug`, its end for a person at a terminal. Elsewhere a line for each job
+    would only cost time. Returns whether each job has a line."""
+    if level == "debug":
+        log_every_job(lambda signal, listener: app.on(signal)(listener))
+        return True
+    if level == "info" and form == "text" and is_terminal("stderr"):
+        log_finished_jobs(lambda signal, listener: app.on(signal)(listener))
+        return True
+    return False
 
 
 def _names(text: str | None) -> list[str] | None:
@@ -149,59 +181,31 @@ def _names(text: str | None) -> list[str] | None:
     return names
 
 
-async def _serve(
-    app: App, worker: Worker, burst: bool, metrics: tuple[str, int | None, Collection[str]]
-) -> None:
-    try:
-        async with metrics_port(app, worker, *metrics), ProcessMonitor(worker):
-            with StopSignals(first=lambda: None, second=_exit_soon):
-                await worker.run(burst=burst)
-    finally:
-        await app.close()
-
-
-def _exit_soon() -> None:
-    """The second signal: the process ends, also when the store or a handler hangs."""
-    timer = threading.Timer(LAST_MOMENTS, _exit)
-    timer.daemon = True
-    timer.start()
-
-
-def _exit() -> None:
-    logging.shutdown()
-    os._exit(0)
-
-
-def _run(main: Coroutine[object, None, None]) -> None:
-    runner = asyncio.Runner(loop_factory=loop_factory())
-    runner.run(main)
-    left = asyncio.all_tasks(runner.get_loop())
-    for task in left:
-        task.cancel()
-    if left:
-        runner.run(_wait(left))
-    if asyncio.all_tasks(runner.get_loop()):
-        # A handler that ignores its cancellation was handed back and left behind. Closing the loop would wait
-        # for it for ever.
-        _exit()
-    runner.close()
-
-
-async def _wait(tasks: set[asyncio.Task[object]]) -> None:
-    """Give tasks that a handler left running a second to end."""
-    await asyncio.wait(tasks, timeout=1.0)
+def _queues(text: str | None, app: App) -> dict[str, int | None] | None:
+    """`mails:20,reports` as names with slots. A name of the app may itself end in a colon and a number."""
+    names = _names(text)
+    if names is None:
+        return None
+    queues: dict[str, int | None] = {}
+    for name in names:
+        head, _, slots = name.rpartition(":")
+        if head and slots.isdecimal() and name not in _known_queues(app):
+            queues[head] = int(slots)
+        else:
+            queues[name] = None
+    return queues
 
 
 def _banner(app: App, target: str, worker: Worker) -> None:
     options = worker.options
     loop = "asyncio" if loop_factory() is None else "uvloop"
     # Jobs may be sent there all the same, by `with_(queue=...)`; more often the name is mistyped.
-    declared = {"default", *(task.options.queue for task in app.tasks.values())}
-    strange = [queue for queue in options.queues if queue not in declared]
+    strange = [queue for queue in options.queues if queue not in _known_queues(app)]
+    queues = [f"{name}:{options.slots[name]}" if name in options.slots else name for name in options.queues]
     lines = (
         ("app", f"{target}, {counted(len(app.tasks), 'task')}"),
         ("store", app.description),
-        ("queues", ", ".join(options.queues) or "none"),
+        ("queues", ", ".join(queues) or "none"),
         *((("note", f"no task is declared for {', '.join(strange)}"),) if strange else ()),
         *((("events", ", ".join(map(str, worker.subscriptions))),) if worker.subscriptions else ()),
         (
@@ -216,16 +220,17 @@ def _banner(app: App, target: str, worker: Worker) -> None:
     echo(err=True)
 
 
-def _arguments() -> list[str]:
-    """The arguments of this command for its child processes, with `--processes 1`.
+def _known_queues(app: App) -> set[str]:
+    return {"default", *app.declared_queues, *(task.options.queue for task in app.tasks.values())}
 
-    Without that option, HEADRACE_PROCESSES would make supervisors of the children too.
-    """
+
+def _arguments(*, without: str) -> list[str]:
+    """The arguments of this command for its child processes, without one option."""
     context = click.get_current_context()
-    arguments = ["--processes", "1"]
+    arguments: list[str] = []
     for parameter in context.command.params:
         value = context.params.get(parameter.name or "")
-        if not isinstance(parameter, click.Option) or parameter.name == "processes":
+        if not isinstance(parameter, click.Option) or parameter.name == without:
             continue
         if value is None or value is False:  # but 0 is a value
             continue

@@ -28,23 +28,23 @@ def result_data(id: str, task: str) -> bytes:
 
 def event_data(topic: str, envelope: EventEnvelope) -> bytes:
     """Of the payload of an event: all that `Event` shows to a handler, except when it expires."""
-    return _encode(
-        (
-            "event",
-            envelope.id,
-            topic,
-            envelope.task,
-            envelope.enqueued_us,
-            _sorted(envelope.headers),
-            envelope.key,
-            envelope.source,
-            envelope.content_type,
-            envelope.schema_version,
-            envelope.idempotency_key,
-            envelope.traceparent,
-            envelope.correlation_id,
-        )
+    fields = (
+        "event",
+        envelope.id,
+        topic,
+        envelope.task,
+        envelope.enqueued_us,
+        _sorted(envelope.headers),
+        envelope.key,
+        envelope.source,
+        envelope.content_type,
+        envelope.schema_version,
+        envelope.idempotency_key,
+        envelope.traceparent,
+        envelope.correlation_id,
     )
+    # Without its own time, an event is bound as before this field existed.
+    return _encode((*fields, envelope.occurred_us) if envelope.occurred_us else fields)
 
 
 def schedule_data(

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from .constraints import Constraints
 from .job_log import NO_LOG, JobLog
 from .message import FRESH, NORMAL, State, Stream
 
@@ -27,6 +28,7 @@ class Claim(msgspec.Struct, frozen=True, eq=False, gc=False):
     priority: int = NORMAL
     expires_us: int = 0
     child: bool = False  # as the message said
+    constraints: Constraints | None = None  # as the message said
     unreadable: str = ""  # why its entry cannot be read: it has no body then, and goes to the dead letters
     part_of: Stream | None = None  # where `stream` is a part: its queue or group, filled in by the router
 

@@ -10,7 +10,8 @@ from headrace.core.values.durations import Duration, seconds
 
 
 class RetryLater(Exception):
-    """Run this job again after `delay`. It counts as a failure, and the task's retries bound it."""
+    """Raise it in a handler: run this job again after `delay` seconds. It counts as a failure, and the task's
+    retries bound it. `why` is the text of the failure."""
 
     def __init__(self, delay: Duration, why: str = "") -> None:
         super().__init__(why or f"asked to be retried in {delay}")
@@ -18,7 +19,8 @@ class RetryLater(Exception):
 
 
 class Snooze(Exception):
-    """Run this job again after `delay`. It spends no attempt: it was too early for the job."""
+    """Raise it in a handler: run this job again after `delay` seconds. It spends no attempt: it was too early
+    for the job. `why` is a text for people."""
 
     def __init__(self, delay: Duration, why: str = "") -> None:
         super().__init__(why or f"snoozed for {delay}")
@@ -26,7 +28,8 @@ class Snooze(Exception):
 
 
 class Unrecoverable(Exception):
-    """Trying again is useless: move this job to the dead letters now."""
+    """Raise it in a handler: trying again is useless. The job goes to the dead letters now, with this
+    text."""
 
 
 class BatchResult(msgspec.Struct, frozen=True):

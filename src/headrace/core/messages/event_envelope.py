@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from headrace.core.values.bounds import Count
+from headrace.core.values.bounds import Count, MomentUs
 
 from .message import Envelope
 
@@ -28,6 +28,7 @@ class EventEnvelope(Envelope, frozen=True, array_like=True, gc=False):
     idempotency_key: str = ""
     traceparent: str = ""
     correlation_id: str = ""
+    occurred_us: MomentUs = 0  # 0: when it was published
 
 
 _event = msgspec.msgpack.Decoder(EventEnvelope)

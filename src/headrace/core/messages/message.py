@@ -12,7 +12,9 @@ import msgspec
 
 from headrace.core.runtime.clock import SECOND
 from headrace.core.values.bounds import Count, MomentUs, SpanUs
+from headrace.core.values.decoding import DECODE_ERRORS
 
+from .constraints import Constraints
 from .job_log import LINES_MOST, NO_LOG, JobLog
 from .overrides import Overrides
 
@@ -85,6 +87,11 @@ class UniqueKey(msgspec.Struct, frozen=True):
     window_us: SpanUs = 0
 
 
+#: What a message does whose unique key is held: nothing (`keep`, and `raise`, which the caller turns into an
+#: error), or it replaces the message that holds the key.
+OnDuplicate = Literal["keep", "replace", "raise"]
+
+
 class Message(msgspec.Struct, frozen=True, gc=False):
     """One message to append. Spans count from the moment the store takes it, on the store's clock."""
 
@@ -98,13 +105,22 @@ class Message(msgspec.Struct, frozen=True, gc=False):
     unique: UniqueKey | None = None
     fresh: bool = False  # its id was just made by `new_id`, so no store need look whether it is known
     expired_ttl_us: int = EXPIRED_TTL_US  # of the end record of an expired owner of its unique key
-    key: str = ""  # of an event: in an ordered group those of one key are handled one at a time, in order
+    key: str = ""  # jobs of one key run one at a time, in order; so do events of one key in an ordered group
     child: bool = False  # it runs in a child process, so only a worker with a free one is offered it
+    constraints: Constraints | None = None  # its limits and its tenant
+    on_duplicate: OnDuplicate = "keep"  # with `replace`, its key is of the kind `started`
 
     @property
     def plain(self) -> bool:
         """Whether it goes straight to its lane, unless its id is known already."""
-        return not (self.delay_us or self.due_us or self.lifetime_us or self.key or self.unique is not None)
+        return not (
+            self.delay_us
+            or self.due_us
+            or self.lifetime_us
+            or self.key
+            or self.unique is not None
+            or self.constraints is not None
+        )
 
 
 def are_alike(messages: list[Message]) -> bool:
@@ -131,7 +147,8 @@ class Batch(msgspec.Struct, frozen=True):
     """Messages appended in one step. A store recognises a repeat by `(producer, number)`.
 
     A producer has one batch in flight for a stream and numbers its batches upwards from 1. `limit` is the
-    number of waiting and scheduled messages that the stream may hold; messages beyond it are refused.
+    number of waiting and scheduled messages that the stream may hold; messages beyond it are refused. For a
+    topic, see `core/topics/topic.py`.
     """
 
     stream: Stream
@@ -148,6 +165,7 @@ class TrailEntry(msgspec.Struct, frozen=True, array_like=True):
     what: Literal["failed", "timed out", "crashed", "released", "snoozed", "unknown"]
     worker: str
     text: str = ""
+    began_us: MomentUs = 0  # when the run began; 0: it is not known, or there was none
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -236,3 +254,11 @@ encode_envelope = _encoder.encode
 decode_envelope = _envelope.decode
 encode_state = _encoder.encode
 decode_state = _state.decode
+
+
+def readable_state(data: bytes | None) -> State | None:
+    """The decoded state; None: it cannot be read. The claim of such a message makes it a dead letter."""
+    try:
+        return FRESH if data is None else decode_state(data)
+    except DECODE_ERRORS:
+        return None

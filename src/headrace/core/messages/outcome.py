@@ -6,12 +6,28 @@ from enum import StrEnum
 
 import msgspec
 
+from headrace.core.history.entry import HistoryEntry
+
 from .claim import Claim
+from .constraints import Constraints
 from .message import FRESH, State
+from .outgoing import Outgoing
 
 
 class DeadReason(StrEnum):
-    """Why a message ended in the dead letters."""
+    """Why a job or an event ended in the dead letters.
+
+    - `exhausted`: it failed, and its retries are spent
+    - `unrecoverable`: its handler, or its policy, said that trying again is useless
+    - `crashed`: its worker crashed too often while it ran
+    - `invalid`: the arguments do not fit the task
+    - `unverified`: the codec of the app found it unsigned, unencrypted or changed, or lacks its key
+    - `undecodable`: the bytes are no message
+    - `oversized`: it is larger than this worker accepts
+    - `unknown_task`: no worker knew its task for an hour
+    - `refused`: the store refused to write its outcome, or to take it from an outbox
+    - `unknown_version`: no worker knew the version of its envelope for an hour
+    """
 
     EXHAUSTED = "exhausted"  # it failed and its retries are spent
     UNRECOVERABLE = "unrecoverable"  # its handler said that trying again is useless
@@ -64,10 +80,16 @@ class Snoozed(msgspec.Struct, frozen=True):
 
 
 class Released(msgspec.Struct, frozen=True):
-    """The message is handed back: it is ready at once, before all others, or after a delay."""
+    """The message is handed back: it is ready at once, before all others, or after a delay. `unstarted`: no
+    handler has begun with it, so it gives the tokens of its rates back.
+
+    `constraints`: its producer did not know all limits of the message, and from now on it has these
+    constraints. Then it is ready at once, in the lane of its priority, behind the others of its line."""
 
     state: State = FRESH
     delay_us: int = 0
+    unstarted: bool = False
+    constraints: Constraints | None = None
 
 
 class Dead(msgspec.Struct, frozen=True):
@@ -97,10 +119,13 @@ DONE = Done()
 
 
 class Settlement(msgspec.Struct, frozen=True, gc=False):
-    """One claim and its outcome."""
+    """One claim and its outcome. `forwards` are messages for other streams: the step that writes the outcome
+    writes them into the outbox of the claim's stream. `record`: that step writes it into the history."""
 
     claim: Claim
     outcome: Outcome
+    forwards: tuple[Outgoing, ...] = ()
+    record: HistoryEntry | None = None
 
 
 class Verdict(StrEnum):

@@ -16,3 +16,4 @@ class Overrides(msgspec.Struct, frozen=True, array_like=True):
     timeout: Seconds | None = None
     result_ttl: Seconds | None = None
     due_us: MomentUs = 0  # of a delayed call: when it is due, by the clock of the producer
+    ordered: bool = False  # the call names the key of its order, so it is in a list of its own

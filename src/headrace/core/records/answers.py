@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import msgspec
 
@@ -15,22 +15,39 @@ from .record import JobStatus
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What `append` answers for one message: taken; already there under `id`; or refused as full, because the
-    stream's limit is reached or, with `why`, because the store has no room left at all."""
+    """What `append` answers for one message: taken; already there under `id`; it replaced the waiting message
+    `id`; or refused as full, because the stream's limit is reached or, with `why`, because the store has no
+    room left at all."""
 
     id: str
-    verdict: Literal["accepted", "duplicate", "full"] = "accepted"
+    verdict: Literal["accepted", "duplicate", "replaced", "full"] = "accepted"
     why: str = ""
+
+    @property
+    def known(self) -> bool:
+        """Whether the message `id` was there before."""
+        return self.verdict in ("duplicate", "replaced")
+
+
+def is_refused(message: Message, answer: Answer) -> bool:
+    """Whether a duplicate is an error for this message. A fresh message that is known under its own id was
+    stored by an earlier try, whose answer was lost."""
+    return (
+        message.on_duplicate == "raise"
+        and answer.verdict == "duplicate"
+        and not (message.fresh and answer.id == message.id)
+    )
 
 
 class Promoted(msgspec.Struct, frozen=True):
     """How many messages became ready, and microseconds until the next is due (None: nothing is scheduled).
     `by_stream` has that time for each stream in which something is scheduled, if the store must be asked for
-    each stream; else it is None."""
+    each stream; else it is None. `limits` is then the number of limits whose tokens were due."""
 
     count: int
     next_in_us: int | None
     by_stream: Mapping[Stream, int] | None = None
+    limits: int = 0
 
 
 class Recovery(msgspec.Struct, frozen=True):
@@ -101,3 +118,10 @@ class Wanted(msgspec.Struct, frozen=True):
     @classmethod
     def by(cls, message: Message) -> Wanted:
         return cls(message.id, message.unique.key if message.unique else "")
+
+
+class DeadAge(NamedTuple):
+    """A dead letter, and how long ago it died, on the store's clock."""
+
+    id: str
+    age_us: int

@@ -60,8 +60,11 @@ ControlMessage = (
 class ControlState(msgspec.Struct, frozen=True):
     """The control state of the queues that a worker named, or of some of them in turns when it named many.
     It is for a worker that may have missed a control message. Leases are in microseconds. `layouts` has the
-    layouts that the store can read in the same request; the worker asks for the others."""
+    layouts that the store can read in the same request; the worker asks for the others. `moved_to` names the
+    store to which everything was moved; empty: it is here. `paused_tasks` are those of all queues."""
 
     paused: frozenset[Stream] = frozenset()
     leases: dict[Stream, int] = {}
     layouts: dict[Stream, Layout] = {}
+    moved_to: str = ""
+    paused_tasks: frozenset[str] = frozenset()

@@ -10,16 +10,29 @@ from typing import Final, Generic, TypeVar
 import msgspec
 
 from headrace.core.messages.job_log import NO_LOG, JobLog
-from headrace.core.messages.message import FRESH, NORMAL, State, Stream
+from headrace.core.messages.message import FRESH, NORMAL, State, Stream, decode_envelope
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.runtime.clock import SECOND, datetime_of
 from headrace.core.values.bounds import Count, MomentUs
+from headrace.core.values.decoding import DECODE_ERRORS
 
 T = TypeVar("T")
 
 
 class JobStatus(StrEnum):
-    """Where a job is. `unknown`: it never existed, or it is over and nothing of it was kept."""
+    """Where a job is.
+
+    - `scheduled`: it has a delay, and has not run yet
+    - `queued`: it could run now
+    - `running`: a worker holds it
+    - `retrying`: it waits for a retry, or was put off by `Snooze`
+    - `succeeded`: its function returned, and the result is kept
+    - `dead`: it is in the dead letters
+    - `cancelled`: it was cancelled or purged
+    - `expired`: it waited longer than it was allowed to
+    - `unknown`: it never existed, or it is over and nothing of it was kept. A success without a kept result
+      leaves nothing
+    """
 
     SCHEDULED = "scheduled"
     QUEUED = "queued"
@@ -50,6 +63,10 @@ class Progress(msgspec.Struct, frozen=True):
     at_us: int
 
 
+#: What a queued message waits for when an earlier one of its key is not over. No limit can be called so.
+ORDER_KEY: Final = "order key"
+
+
 class Record(msgspec.Struct, frozen=True):
     """All that a store knows of one message. Times are microseconds on its clock; 0: not (yet)."""
 
@@ -71,6 +88,8 @@ class Record(msgspec.Struct, frozen=True):
     progress: Progress | None = None
     log: JobLog = NO_LOG  # of the current run; the log of earlier runs is in the state
     unique_key: str = ""  # of a message that waits, runs or is dead in a queue: the key it was appended with
+    waiting_for: str = ""  # of a queued message: the limit that it waits for, or `ORDER_KEY`
+    started_us: int = 0  # of a message that is over: when its last run began, by the history
     takes_key: bool = False  # whether a replay takes that key again: the key is of kind `finished`
 
 
@@ -105,7 +124,20 @@ WORKER_TTL_US: Final = 60 * SECOND
 
 
 class WorkerInfo(msgspec.Struct, frozen=True):
-    """A worker as its heartbeat describes it."""
+    """A worker as its heartbeat describes it.
+
+    - `consumer`: its id
+    - `host`: the name of its machine
+    - `pid`: the id of its process
+    - `started_us`: when it started, in microseconds since 1970
+    - `queues`: the queues that it serves
+    - `concurrency`: how many jobs and events it runs at a time
+    - `polled_us`: its last successful claim, in microseconds since 1970
+    - `running`: the jobs that it runs now: `id`, `task` and the time of their start
+    - `groups`: the groups that it serves: `orders/billing`
+    - `timings`: the timings of the declared schedules that it fires
+    - `relays`: the outboxes that it relays
+    """
 
     consumer: str
     host: str
@@ -117,6 +149,7 @@ class WorkerInfo(msgspec.Struct, frozen=True):
     running: tuple[RunningJob, ...] = ()
     groups: tuple[str, ...] = ()  # streams of groups that it serves: `orders/billing`
     timings: tuple[str, ...] = ()  # the timings of the declared schedules that it fires: see `ScheduleRecord`
+    relays: tuple[str, ...] = ()  # the outboxes that it relays
 
     @property
     def streams(self) -> list[Stream]:
@@ -130,15 +163,26 @@ class WorkerInfo(msgspec.Struct, frozen=True):
         return 0.0 if last is None else (now - last).total_seconds()
 
     def is_quiet(self, now: datetime) -> bool:
-        """Whether it has free slots and has not polled lately."""
-        has_room = len(self.running) < self.concurrency
+        """Whether it has free slots and has not polled lately. A relay does not poll: it serves no queue."""
+        has_room = len(self.running) < self.concurrency and bool(self.queues or self.groups)
         return has_room and self.seconds_since_poll(now) > QUIET_SECONDS
 
 
 class DeadLetter(msgspec.Struct, frozen=True):
-    """A message that will not run again by itself, with its bytes and the reason.
+    """A job or an event that does not run again by itself, with its bytes and the reason.
 
-    `attempts` are the runs that failed or crashed.
+    - `id`: the id of the job or event
+    - `task`: the name of its task; of an event its kind
+    - `reason`: why it died, a `DeadReason`: `exhausted`, `unrecoverable`, `crashed`, `invalid` …
+    - `error`: the text of its last error
+    - `traceback`: the traceback of its last error
+    - `attempts`: runs that failed or crashed
+    - `died_at`: when it died
+    - `payload`: its arguments as bytes, as they are stored
+    - `error_type`: the class of its last error
+    - `queue`: the queue of a job
+    - `topic`: the topic of an event
+    - `group`: the group in which the event died
     """
 
     id: str
@@ -157,6 +201,16 @@ class DeadLetter(msgspec.Struct, frozen=True):
     def __repr__(self) -> str:
         # Without the payload, which may hold secrets.
         return f"<DeadLetter {self.id} of {self.task}, {self.reason}: {self.error_type} {self.error}>"
+
+
+def opened_letter(letter: DeadLetter) -> DeadLetter:
+    """A dead letter as users see it. Stores keep whole messages; users see the payload: the arguments of a
+    job, or the payload of an event. Bytes that are no message stay as they are."""
+    try:
+        payload = decode_envelope(letter.payload).payload
+    except DECODE_ERRORS:
+        return letter
+    return msgspec.structs.replace(letter, payload=payload)
 
 
 def dead_letter_of(record: Record, *, reason: str = "") -> DeadLetter:
@@ -179,7 +233,11 @@ def dead_letter_of(record: Record, *, reason: str = "") -> DeadLetter:
 
 
 class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a listing. `cursor` asks for the next part; None: there is none."""
+    """A part of a listing. It can be iterated over.
+
+    - `items`: the items of this part
+    - `cursor`: asks for the next part; None: there is none
+    """
 
     items: tuple[T, ...]
     cursor: str | None = None

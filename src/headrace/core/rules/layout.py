@@ -77,6 +77,11 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
         """Whether the stream was never split."""
         return len(self.generations) == 1 and self.generations[0].number == 0
 
+    @property
+    def shape(self) -> tuple[tuple[int, int], ...]:
+        """The number and the parts of each generation, without times."""
+        return tuple((each.number, each.parts) for each in self.generations)
+
     def is_older_than(self, other: Layout) -> bool:
         """Whether the other layout is newer. Two of the same age differ only in forgotten generations, or in
         the seal."""

@@ -28,7 +28,7 @@ from headrace.core.messages.message import (
 )
 from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND
-from headrace.core.values.bounds import SpanUs
+from headrace.core.values.bounds import Count, MomentUs, SpanUs
 from headrace.core.values.codec import BindingCodec, form_of
 from headrace.core.values.decoding import DECODE_ERRORS
 
@@ -52,13 +52,19 @@ _FIRST_WINDOW_US = 60 * SECOND
 
 
 class Timing(msgspec.Struct, frozen=True):
-    """When a schedule fires: a cron expression in a time zone, or every `every_us` microseconds."""
+    """When a schedule fires: a cron expression in a time zone, or every `every_us` microseconds.
+
+    It fires from `starts_us` on and not after `ends_us`; 0: no bound. With a start, intervals count from it,
+    and it is the first moment.
+    """
 
     cron: str = ""
     every_us: SpanUs = 0
     tz: str = "UTC"
     catch_up: CatchUp = "skip"
     jitter_us: SpanUs = 0
+    starts_us: MomentUs = 0
+    ends_us: MomentUs = 0
 
     def __post_init__(self) -> None:
         if 0 < self.every_us < SHORTEST_US:
@@ -80,12 +86,28 @@ class Template(msgspec.Struct, frozen=True):
 
 
 class Schedule(msgspec.Struct, frozen=True):
-    """A schedule: its name, the queue of its jobs, its timing and its template."""
+    """A schedule: its name, the queue of its jobs, its timing and its template.
+
+    It fires at most `limit` moments; 0: no limit. `fired` counts them in the stored definition of a schedule
+    that has a limit.
+    """
 
     name: str
     queue: str
     timing: Timing
     template: Template
+    limit: Count = 0
+    fired: Count = 0
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it has fired as often as it may."""
+        return 0 < self.limit <= self.fired
+
+    @property
+    def anew(self) -> Schedule:
+        """The schedule as it was added."""
+        return msgspec.structs.replace(self, fired=0) if self.fired else self
 
 
 class Firing(msgspec.Struct, frozen=True):
@@ -130,16 +152,27 @@ def next_after(timing: Timing, last_us: int) -> int | None:
 
     For `every` the moments count from `last_us`: the moment before, or when the schedule was first seen.
     """
-    if timing.every_us:
-        return last_us + timing.every_us
-    return _first_moment(timing, last_us)
+    last_us = _begun(timing, last_us)
+    following = last_us + timing.every_us if timing.every_us else _first_moment(timing, last_us)
+    return None if following is None or 0 < timing.ends_us < following else following
 
 
-def upcoming(timing: Timing, last_us: int, now_us: int) -> int | None:
-    """The first moment after `now_us`, for display."""
-    if timing.every_us:
-        return last_us + timing.every_us * (max(0, now_us - last_us) // timing.every_us + 1)
-    return next_after(timing, max(last_us, now_us))
+def upcoming(schedule: Schedule, last_us: int, now_us: int) -> int | None:
+    """The first moment after `now_us`, for display; None: there is none."""
+    timing = schedule.timing
+    if schedule.is_over:
+        return None
+    if timing.every_us and last_us < now_us:
+        # The last moment of the interval, up to now.
+        last_us = _begun(timing, last_us)
+        last_us += timing.every_us * (max(0, now_us - last_us) // timing.every_us)
+        return next_after(timing, last_us)
+    return next_after(timing, max(last_us, now_us) if timing.cron else last_us)
+
+
+def next_of(schedule: Schedule, last_us: int) -> int | None:
+    """The first moment of a schedule after `last_us`; None: there is none, or its limit is reached."""
+    return None if schedule.is_over else next_after(schedule.timing, last_us)
 
 
 def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
@@ -147,17 +180,28 @@ def due(schedule: Schedule, last_us: int, now_us: int) -> Firing | None:
     timing = schedule.timing
     if timing.every_us and last_us > now_us + SECOND:
         return Firing(now_us)  # the clock was set back: the interval begins anew
-    following = next_after(timing, last_us)
+    following = next_of(schedule, last_us)
     if following is None or following > now_us:
         return None
+    last_us, until_us = _begun(timing, last_us), min(now_us, timing.ends_us or now_us)
     if timing.catch_up == "all":
         most = max(1, min(STEP_MOMENTS, STEP_BYTES // (len(schedule.template.payload) or 1)))
-        moments = _latest(timing, last_us, now_us, MOST_MISSED)[:most]
+        most = min(most, schedule.limit - schedule.fired) if schedule.limit else most
+        moments = _latest(timing, last_us, until_us, MOST_MISSED)[:most]
         return Firing(moments[-1], tuple(moments))
-    [latest] = _latest(timing, last_us, now_us, 1)
+    [latest] = _latest(timing, last_us, until_us, 1)
     if timing.catch_up == "skip" and _is_missed(timing, latest, now_us):
         return Firing(latest)
     return Firing(latest, (latest,))
+
+
+def counted(definition: bytes | None, moments: int) -> bytes | None:
+    """The stored definition after so many more moments were fired. None: it stays as it is, because it has no
+    limit."""
+    schedule = stored_schedule(definition)
+    if not moments or schedule is None or not schedule.limit:
+        return None
+    return encode_schedule(msgspec.structs.replace(schedule, fired=schedule.fired + moments))
 
 
 def timing_of(schedule: Schedule) -> str:
@@ -229,6 +273,16 @@ def _associated(schedule: Schedule) -> bytes:
 def _with_payload(schedule: Schedule, payload: bytes) -> Schedule:
     template = msgspec.structs.replace(schedule.template, payload=payload)
     return msgspec.structs.replace(schedule, template=template)
+
+
+def _begun(timing: Timing, last_us: int) -> int:
+    """`last_us`, but not before the start. Intervals count from the start."""
+    starts_us, every_us = timing.starts_us, timing.every_us
+    if not starts_us:
+        return last_us
+    if last_us < starts_us:
+        return starts_us - (every_us or 1)
+    return starts_us + (last_us - starts_us) // every_us * every_us if every_us else last_us
 
 
 @lru_cache(maxsize=10_000)

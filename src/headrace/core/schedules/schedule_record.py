@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.rules.producers import SCHEDULE
 
 #: In `ScheduleRecord.last_us` of a new record: the store fills in its clock.
 NOW: Final = -1
@@ -76,7 +77,7 @@ class ScheduleSwap(msgspec.Struct, frozen=True):
 
     def batch(self, record: ScheduleRecord) -> Batch:
         """The messages as a batch, numbered by the moment. A repeat fails because the record has changed."""
-        return Batch(self.stream, f"schedule:{self.name}", record.last_us, list(self.messages))
+        return Batch(self.stream, f"{SCHEDULE}{self.name}", record.last_us, list(self.messages))
 
 
 class Swapped(msgspec.Struct, frozen=True):
@@ -112,22 +113,34 @@ def redefine(record: ScheduleRecord, definition: bytes) -> ScheduleSwap:
     return _swap(record, _changed(record, definition=definition))
 
 
+def replace(record: ScheduleRecord, definition: bytes) -> ScheduleSwap:
+    """Store another definition in place of this one. It fires the moments after now. A pause stays."""
+    return _swap(record, _changed(record, definition=definition, last_us=NOW, fired_us=0))
+
+
 def remove(record: ScheduleRecord) -> ScheduleSwap:
     """Remove the schedule. Its jobs stay."""
     return _swap(record, None)
 
 
 def advance(
-    record: ScheduleRecord, until_us: int, messages: Sequence[Message] = (), *, timing: str | None = None
+    record: ScheduleRecord,
+    until_us: int,
+    messages: Sequence[Message] = (),
+    *,
+    timing: str | None = None,
+    definition: bytes | None = None,
 ) -> ScheduleSwap:
     """Note that nothing is left to do up to this moment. Without messages the moment is skipped: `fired_us`
-    stays. A `timing` is stored in the record; None keeps the one that is there."""
+    stays. A `timing` or `definition` is stored in the record; None keeps the one that is there."""
     new = _changed(
         record,
         last_us=until_us,
         fired_us=until_us if messages else record.fired_us,
         timing=record.timing if timing is None else timing,
     )
+    if definition is not None:
+        new = _changed(new, definition=definition)
     return ScheduleSwap(record.stream, record.name, record, new, messages)
 
 

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from .topic import DRAWABLE_BELOW, KEYS_DEFERRED_MOST
+
+#: A deferred key in a table: the key, `number`, `passed`, and whether it is drawable.
+DeferredRow = tuple[str, int, int, bool]
 
 
 class DeferredKey(msgspec.Struct):
@@ -21,6 +26,24 @@ class DeferredKeys:
     def __init__(self, keys: dict[str, DeferredKey] | None = None, drawable: set[str] | None = None) -> None:
         self.keys: dict[str, DeferredKey] = keys or {}
         self.drawable: set[str] = drawable or set()
+
+    @classmethod
+    def of(cls, rows: Iterable[DeferredRow]) -> DeferredKeys:
+        keys: dict[str, DeferredKey] = {}
+        drawable: set[str] = set()
+        for key, number, passed, is_drawable in rows:
+            keys[key] = DeferredKey(number, passed)
+            if is_drawable:
+                drawable.add(key)
+        return cls(keys, drawable)
+
+    def rows(self) -> dict[str, DeferredRow]:
+        return {key: (key, each.number, each.passed, key in self.drawable) for key, each in self.keys.items()}
+
+    def changes_since(self, before: DeferredKeys) -> tuple[list[DeferredRow], list[str]]:
+        """The rows that are new or have changed, and the keys that are gone."""
+        old, new = before.rows(), self.rows()
+        return [row for key, row in new.items() if row != old.get(key)], list(old.keys() - new.keys())
 
     def copy(self) -> DeferredKeys:
         keys = {key: DeferredKey(each.number, each.passed) for key, each in self.keys.items()}

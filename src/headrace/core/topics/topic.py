@@ -3,7 +3,11 @@
 **The log.** `append` to a topic's stream writes messages at the end of its log and numbers them from 1
 upwards, without a gap, for as long as the topic lives. A message that is due in the future waits beside the
 log, is `scheduled`, and is written to its end by `promote`. A unique key (kind `elapsed`) makes an event that
-is published twice a `duplicate`. Priorities, limits and the memory of ids are for queues: a topic has none.
+is published twice a `duplicate`. Priorities and the memory of ids are for queues: a topic has none.
+
+Of a batch with a `limit`, events are refused (`full`) for which the log has no **room**: it may hold `limit`
+events that not every live group has drawn. Without a live group, all events of the log count. What may be
+trimmed is trimmed first. Events that are due later count once they are in the log.
 
 **Groups.** The stream of a group is like a queue, except that nothing is appended to it. It has a
 **position**, the number of the last event that it has drawn. When its lanes hold less than a `claim` wants,
@@ -101,6 +105,15 @@ BEGINNING: Final = Start("beginning")
 def unknown_event(id: str) -> UnknownEvent:
     """The error for a start at an event that the log does not hold."""
     return UnknownEvent(f"the topic holds no event {id!r}: it never did, or it was trimmed by now")
+
+
+def position_in_nothing(after: int | Start) -> int:
+    """The position after which reading begins in a topic that does not exist yet."""
+    if not isinstance(after, Start):
+        return after
+    if after.at == "event":
+        raise unknown_event(after.event)
+    return 0
 
 
 class TopicRules(msgspec.Struct, frozen=True):

@@ -14,7 +14,7 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 
 from headrace.app import App
 from headrace.core.errors import ConfigurationError, HeadraceError
-from headrace.core.values.times import parse_start
+from headrace.core.values.times import parse_span, parse_start
 from headrace.dashboard.access.access import root_of
 from headrace.dashboard.links import job_link, place_in
 from headrace.dashboard.pages import job
@@ -25,6 +25,9 @@ from headrace.dashboard.text import counted, exact
 
 from .flash import set_flash
 from .forms import FormFields, fields_of
+
+#: Digits of a number in a form.
+LONGEST_NUMBER = 12
 
 #: Takes the form, does something, and answers what was done, in a few words.
 Action = Callable[[App, FormFields], Awaitable[str]]
@@ -87,6 +90,60 @@ async def _resume(app: App, fields: FormFields) -> str:
 
 async def _purge(app: App, fields: FormFields) -> str:
     return f"{counted(await app.admin.purge(fields.get('queue')), 'job')} of {fields.get('queue')} cancelled"
+
+
+async def _clean(app: App, fields: FormFields) -> str:
+    queue, state = fields.get("queue"), fields.get("state")
+    if not state:
+        raise ConfigurationError("name the state of the jobs to remove")
+    older_than = parse_span(fields.get("older_than")) if fields.get("older_than").strip() else 0
+    count = await app.admin.clean(queue, state=state, older_than=older_than)
+    return f"{counted(count, f'{state} job')} of {queue} removed"
+
+
+async def _remove_queue(app: App, fields: FormFields) -> str:
+    queue = fields.get("queue")
+    removed = await app.admin.remove_queue(queue)
+    return f"{queue} is removed" if removed else f"Nothing was done: there is no queue {queue}"
+
+
+async def _release_key(app: App, fields: FormFields) -> str:
+    released = await app.admin.release_key(fields.get("queue"), fields.get("key"))
+    return "The unique key is free" if released else "Nothing was done: no job holds this unique key"
+
+
+async def _task_pause(app: App, fields: FormFields) -> str:
+    await app.admin.pause(task=fields.get("task"))
+    return f"The task {fields.get('task')} is paused: within 3 seconds no more of its jobs start"
+
+
+async def _task_resume(app: App, fields: FormFields) -> str:
+    await app.admin.resume(task=fields.get("task"))
+    return f"The task {fields.get('task')} is resumed"
+
+
+# --- limits ----------------------------------------------------------------------------------------------
+
+
+async def _limit_set(app: App, fields: FormFields) -> str:
+    name, rate = fields.get("name"), fields.get("rate").strip() or None
+    figures = {each: _whole_number(fields, each) for each in ("burst", "max_running")}
+    if rate is None and not any(each is not None for each in figures.values()):
+        return "Nothing was changed: fill in at least one field"
+    await app.admin.set_limit(name, rate=rate, **figures)
+    return f"The limit {name} has new figures, until you clear them"
+
+
+async def _limit_clear(app: App, fields: FormFields) -> str:
+    await app.admin.clear_limit(fields.get("name"))
+    return f"The limit {fields.get('name')} has the figures that the code declares"
+
+
+def _whole_number(fields: FormFields, name: str) -> int | None:
+    text = fields.get(name).strip()
+    if text and not (text.isascii() and text.isdigit() and len(text) <= LONGEST_NUMBER):
+        raise ConfigurationError(f"{name} is a whole number, such as 10, not {text[:50]!r}")
+    return int(text) if text else None
 
 
 # --- one job ---------------------------------------------------------------------------------------------
@@ -223,6 +280,13 @@ ACTIONS: dict[str, Action] = {
     "pause": _pause,
     "resume": _resume,
     "purge": _purge,
+    "task-pause": _task_pause,
+    "task-resume": _task_resume,
+    "limit-set": _limit_set,
+    "limit-clear": _limit_clear,
+    "clean": _clean,
+    "remove-queue": _remove_queue,
+    "release-key": _release_key,
     "cancel": _cancel,
     "retry": _retry,
     "edit": _edit,

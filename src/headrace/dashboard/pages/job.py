@@ -11,6 +11,7 @@ from headrace.admin.contents import named_arguments
 from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.core.errors import HeadraceError, PayloadError
+from headrace.core.limits.paused_tasks import PAUSED
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import JobStatus
 from headrace.dashboard.links import place_in
@@ -18,6 +19,7 @@ from headrace.dashboard.site import Content
 from headrace.dashboard.text import data
 
 from .editing import ArgumentsForm, editable, why_not_editable
+from .limits import paused_tasks
 from .timeline import timeline
 
 #: States in which a job can be retried or edited, and states in which it can be cancelled.
@@ -37,6 +39,7 @@ async def content(app: App, id: str, asked: Place, form: ArgumentsForm | None = 
         return Content("unknown_job.html", {"id": id}, "Unknown job", 404)
     place = place_of(info)
     contents = await app.admin.contents(id, **place.options)
+    task_paused = info.topic is None and info.task in await paused_tasks(app)
     return Content(
         "job.html",
         {
@@ -47,6 +50,8 @@ async def content(app: App, id: str, asked: Place, form: ArgumentsForm | None = 
             "arguments": _arguments(app, info, contents),
             "result": await _result(app, info),
             "timeline": timeline(info),
+            "task_paused": task_paused,
+            "wait_reasons": await _wait_reasons(app, info, task_paused=task_paused),
             "movable": info.status in MOVABLE,
             "cancellable": info.status in CANCELLABLE,
             **_editing(info, contents, form),
@@ -55,6 +60,21 @@ async def content(app: App, id: str, asked: Place, form: ArgumentsForm | None = 
         200 if form is None else 422,
         live=form is None,
     )
+
+
+async def _wait_reasons(app: App, info: JobInfo, *, task_paused: bool) -> list[str]:
+    """Why a queued job waits, besides what the store says of it."""
+    if info.status is not JobStatus.QUEUED or info.topic is not None:
+        return []
+    reasons = []
+    if any(queue.paused for queue in await app.admin.queues() if queue.name == info.queue):
+        reasons.append("its queue, which is paused")
+    if task_paused and not info.waiting_for.startswith(PAUSED):
+        reasons.append("its task, which is paused")
+    task = app.tasks.get(info.task)
+    if not reasons and not info.waiting_for and task is not None and task.options.tenant_by is not None:
+        reasons.append("the turn of its tenant")
+    return reasons
 
 
 def _arguments(app: App, info: JobInfo, contents: Contents | None) -> list[tuple[str, str]]:

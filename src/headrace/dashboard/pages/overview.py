@@ -32,6 +32,7 @@ async def page(app: App, request: Request) -> Content:
     queues = await app.admin.queues()
     topics = await app.admin.topics()
     workers = await app.admin.workers()
+    outboxes = await app.admin.outboxes()
     traffic = {(each.kind, each.name): each for each in await app.admin.traffic()}
     return Content(
         "overview.html",
@@ -43,8 +44,9 @@ async def page(app: App, request: Request) -> Content:
             "total": _total(traffic.values()),
             "warnings": [
                 *(ShownWarning(one_line(each), level=each.level) for each in store_findings.get()),
-                *map(_problem_warning, diagnose(workloads(queues, topics), workers)),
+                *map(_problem_warning, diagnose(workloads(queues, topics), workers, outboxes)),
             ],
+            "outboxes": outboxes,
             "groups": [group for topic in topics for group in topic.groups],
         },
         "Overview",

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.requests import Request
 
 from headrace.admin import GroupInfo, QueueInfo
+from headrace.admin.cleaning import CLEANABLE
 from headrace.admin.place import Place
 from headrace.app import App
 from headrace.dashboard.site import Content
 
+from .declared_settings import DeclaredSettings, declared_settings
 from .search import STATES, Search, find
+
+#: The fields of a query that are a search.
+SEARCHED: Final = ("state", "text", "since", "until", "waiting_for")
 
 
 async def queue_page(app: App, request: Request) -> Content:
@@ -34,6 +41,7 @@ async def _page(app: App, request: Request, place: Place, counts: QueueInfo | Gr
         query.get("text", "").strip(),
         query.get("since", "").strip(),
         query.get("until", "").strip(),
+        query.get("waiting_for", "").strip() if place.queue else "",
     )
     cursor = query.get("cursor") or None
     found = await find(app, place, search, cursor)
@@ -42,11 +50,13 @@ async def _page(app: App, request: Request, place: Place, counts: QueueInfo | Gr
         {
             "place": place,
             "counts": counts,
+            "settings": await declared_settings(app, place.queue) if place.queue else DeclaredSettings(),
             "found": found,
             "first": cursor is None,
             "search": search,
-            "asked": {name: query[name] for name in ("state", "text", "since", "until") if query.get(name)},
+            "asked": {name: query[name] for name in SEARCHED if query.get(name)},
             "states": STATES,
+            "cleanable": CLEANABLE,
         },
         place.words[0].upper() + place.words[1:],
         404 if counts is None else 200,

@@ -26,17 +26,19 @@ STATES: Final = ("queued", "running", "scheduled", "retrying", "dead", "succeede
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What a user searches for. `text` is a part of the id, task, unique key, error or worker."""
+    """What a user searches for. `text` is a part of the id, task, unique key, error or worker. `waiting_for`
+    is the name of a limit that holds jobs back."""
 
     state: str = ""
     text: str = ""
     since: str = ""
     until: str = ""
+    waiting_for: str = ""
 
     @property
     def plain(self) -> bool:
         """Whether it is a plain listing: the store itself lists by state."""
-        return not (self.text or self.since or self.until)
+        return not (self.text or self.since or self.until or self.waiting_for)
 
     @property
     def status(self) -> JobStatus | None:
@@ -55,7 +57,7 @@ async def find(app: App, place: Place, search: Search, cursor: str | None) -> Se
     if search.plain:
         page = await app.admin.jobs(**place.options, state=search.status, cursor=cursor, limit=PAGE)
         return SearchResult(page.items, len(page), page.cursor)
-    if cursor is None and search.text:
+    if cursor is None and search.text and not search.waiting_for:
         known = await _known(app, place, search.text)
         if known is not None:
             return SearchResult((known,), 1, None)
@@ -75,7 +77,9 @@ async def _scan(app: App, place: Place, search: Search, cursor: str | None) -> S
     found: list[JobInfo] = []
     searched, until = 0, time.monotonic() + SECONDS
     while True:
-        page = await app.admin.jobs(**place.options, state=search.status, cursor=cursor, limit=STEP)
+        # A search that finds much takes small steps, because it shows all that its last step found.
+        step = PAGE if 10 * len(found) >= searched else STEP
+        page = await app.admin.jobs(**place.options, state=search.status, cursor=cursor, limit=step)
         found += filter(job_filter.passes, page)
         searched += len(page)
         cursor = page.cursor
@@ -86,10 +90,13 @@ async def _scan(app: App, place: Place, search: Search, cursor: str | None) -> S
 class JobFilter:
     def __init__(self, search: Search) -> None:
         self._text = search.text.casefold()
+        self._waiting_for = search.waiting_for
         self._since = parse_time(search.since, UTC) if search.since else None
         self._until = parse_time(search.until, UTC) if search.until else None
 
     def passes(self, job: JobInfo) -> bool:
+        if self._waiting_for and job.waiting_for != self._waiting_for:
+            return False
         return self._names(job) and self._is_within(job.enqueued_at or job.ended_at)
 
     def _names(self, job: JobInfo) -> bool:

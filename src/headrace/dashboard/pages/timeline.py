@@ -22,6 +22,9 @@ _TONES = {
     "now": "soft",
 }
 
+#: The width of a run that is too short to be seen.
+NARROWEST = 0.5
+
 
 class TimelineEvent(msgspec.Struct, frozen=True):
     """Something that happened, or will. `position` is its place on the whole timeline (0 to 100)."""
@@ -38,16 +41,17 @@ class TimelineEvent(msgspec.Struct, frozen=True):
         return _TONES.get(self.what, "plain")
 
 
-class RunningBar(msgspec.Struct, frozen=True):
-    """The time in which the job ran, in parts of the whole timeline."""
+class RunBar(msgspec.Struct, frozen=True):
+    """The time of one run, in parts of the whole timeline (0 to 100)."""
 
     start: float
     width: float
+    tone: str
 
 
 class Timeline(msgspec.Struct, frozen=True):
     events: tuple[TimelineEvent, ...]
-    running: RunningBar | None
+    runs: tuple[RunBar, ...]
     seconds: float
 
 
@@ -56,7 +60,7 @@ def timeline(job: JobInfo, now: datetime | None = None) -> Timeline:
     now = now or datetime.now(UTC)
     events = _events(job)
     if not events:
-        return Timeline((), None, 0.0)
+        return Timeline((), (), 0.0)
     first, last = events[0].at, events[-1].at
     if not job.status.over:
         last = max(last, now)
@@ -69,13 +73,13 @@ def timeline(job: JobInfo, now: datetime | None = None) -> Timeline:
     for index, (before, event) in enumerate(pairwise(placed), 1):
         since = (event.at - before.at).total_seconds()
         placed[index] = msgspec.structs.replace(event, since=since)
-    bar = None
-    if job.started_at is not None:
-        end = job.ended_at or (now if job.status is JobStatus.RUNNING else job.started_at)
-        bar = RunningBar(
-            part(job.started_at), max(0.5, part(max(end, job.started_at)) - part(job.started_at))
-        )
-    return Timeline(tuple(placed), bar, whole)
+    bars = []
+    for run in job.runs:
+        if run.started_at is not None:
+            end = run.ended_at or (now if job.status is JobStatus.RUNNING else run.started_at)
+            start = min(part(run.started_at), 100 - NARROWEST)
+            bars.append(RunBar(start, max(NARROWEST, part(end) - start), "bad" if run.error else "good"))
+    return Timeline(tuple(placed), tuple(bars), whole)
 
 
 def _events(job: JobInfo) -> list[TimelineEvent]:
@@ -87,7 +91,8 @@ def _events(job: JobInfo) -> list[TimelineEvent]:
             for each in job.trail
             if (at := moment(each.at_us)) is not None
         ),
-        *_known("started", job.started_at, job.worker),
+        # The last run of a dead job is in the trail.
+        *(_known("started", job.started_at, job.worker) if job.status is not JobStatus.DEAD else ()),
         *_known(str(job.status), job.ended_at, text=job.reason),
     ]
     # The due time of a job that runs already is over.

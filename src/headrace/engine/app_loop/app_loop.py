@@ -299,19 +299,21 @@ class AppLoop:
     # --- closing -----------------------------------------------------------------------------------------
 
     async def _close(self, opened: OpenStore) -> None:
-        """Close a store on its own loop, or give it up when this loop has ended or ends meanwhile."""
+        """Close a store on its own loop, or give it up when this loop has ended or ends meanwhile. A store
+        that is still open after a cancellation stays, for the next `close`."""
+        here = opened.loop is asyncio.get_running_loop()
         closed = False
         try:
-            if opened.loop is asyncio.get_running_loop():
+            if here:
                 await opened.close()
                 closed = True
             else:
                 closed = await _closed_elsewhere(opened)
         finally:
             with self._lock:
-                if closed and self._open.get(opened.loop) is opened:
+                if (closed or opened.closed) and self._open.get(opened.loop) is opened:
                     del self._open[opened.loop]
-                else:
+                elif opened.closing or not here:
                     self._give_up(opened)
 
     async def _end(self, thread: LoopThread) -> None:

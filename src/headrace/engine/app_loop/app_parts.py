@@ -8,12 +8,15 @@ from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.values.codec import AppCodec
 from headrace.engine.emitter import Emitter
 from headrace.engine.registry import Registry
+from headrace.engine.transactions.writer import TransactionWriter
 
 from .app_loop import AppLoop
+from .portal import Portal
 
 
 class AppParts(msgspec.Struct, frozen=True):
-    """Made once by the app. `retry` is the policy of tasks and subscriptions that name none."""
+    """Made once by the app. `retry` is the policy of tasks and subscriptions that name none. `portal` leads
+    from plain code to the event loop of the app."""
 
     app_loop: AppLoop
     registry: Registry
@@ -21,3 +24,5 @@ class AppParts(msgspec.Struct, frozen=True):
     codec: AppCodec | None
     max_payload: int
     retry: RetryPolicy | RetryFunction
+    transactions: TransactionWriter
+    portal: Portal

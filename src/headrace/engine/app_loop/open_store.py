@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from headrace.core.errors import AppClosed
 from headrace.engine.producing.producer import Producer
+from headrace.engine.service import carried_through
 from headrace.engine.streams import StreamRouter
 
 
@@ -29,6 +30,7 @@ class OpenStore:
         self._left = left  # stores of event loops that are gone: closed before this one is opened
         self._closers = closers
         self.closing: bool = False  # or closed
+        self.closed: bool = False
         self._opening: asyncio.Task[None] | None = None
         self._openers = 0  # callers that wait for the opening
 
@@ -55,7 +57,10 @@ class OpenStore:
                     self._opening = None
 
     async def close(self) -> None:
-        """Stop the workers and tails on this loop, finish what is under way, and close the store."""
+        """Stop the workers and tails on this loop, finish what is under way, and close the store.
+
+        A cancellation while something is under way ends the wait for it. The store is closed all the same.
+        """
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
         for stop in list(self.users):
@@ -63,10 +68,16 @@ class OpenStore:
         if self.closing:
             return
         self.closing, self.ready = True, False
-        await self.producer.close()
-        for closer in self._closers:
-            await closer()
+        try:
+            await self.producer.close()
+            for closer in self._closers:
+                await closer()
+        finally:
+            await carried_through(self._close_store())
+
+    async def _close_store(self) -> None:
         await self.backend.close()
+        self.closed = True
 
     async def _open(self) -> None:
         left, self._left = self._left, ()

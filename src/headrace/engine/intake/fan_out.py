@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable
 from math import ceil
 
 import msgspec
@@ -57,7 +56,7 @@ class FanOutReader(WorkerReader):
         self._slots = parts.slots
         self._load = subscription.batch or 1
         self._start = start
-        self._again: dict[asyncio.TimerHandle, Callable[[], None]] = {}
+        self._again: dict[Claim, asyncio.TimerHandle] = {}
         self._stopped = False
         self._service = Service("fan-out", self._step, emitter=parts.emitter)
 
@@ -75,7 +74,7 @@ class FanOutReader(WorkerReader):
 
     async def stop(self) -> None:
         self._stopped = True
-        for handle in self._again:
+        for handle in self._again.values():
             handle.cancel()
         self._again.clear()
         self.wake()
@@ -95,9 +94,9 @@ class FanOutReader(WorkerReader):
 
     def retry_now(self) -> None:
         """Run now the retries that wait for their time."""
-        for handle, put in list(self._again.items()):
+        for claim, handle in list(self._again.items()):
             handle.cancel()
-            put()
+            self._put_again(claim)
 
     def _end(self, finished: FinishedRun) -> None:
         self._signals.failed(finished)
@@ -110,12 +109,11 @@ class FanOutReader(WorkerReader):
             self.limit.give_back()
 
     def _later(self, delay: float, claim: Claim) -> None:
-        def put() -> None:
-            self._again.pop(handle, None)
-            self._buffer([claim])
+        self._again[claim] = asyncio.get_running_loop().call_later(delay, self._put_again, claim)
 
-        handle = asyncio.get_running_loop().call_later(delay, put)
-        self._again[handle] = put
+    def _put_again(self, claim: Claim) -> None:
+        self._again.pop(claim, None)
+        self._buffer([claim])
 
     def _room(self) -> int:
         slots = 0 if self._stopped else self._fairness.room(self, self._subscription)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Coroutine, Mapping, Sequence
+from math import inf
+from operator import attrgetter
+from typing import Any, NamedTuple
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
+from headrace.core.store import NO_CRASH_LIMITS
 from headrace.engine.emitter import Emitter
 from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.slots import Slots
@@ -31,6 +34,13 @@ LATE_SHARE = 0.5
 #: Jobs to claim in advance: as many as finish within this many seconds, and at most this number.
 AHEAD_SECONDS = 0.1
 AHEAD_MOST = 1000
+
+#: Jobs with constraints are claimed for free slots only, and jobs that were claimed in advance leave none
+#: free. So a reader that may get both claims nothing in advance, once it has not offered a free slot for this
+#: many seconds.
+OFFER_SECONDS = 0.05
+
+_constraints_of = attrgetter("constraints")
 
 #: The shortest time over which the pace is measured, in seconds.
 PACE_WINDOW = 0.02
@@ -66,16 +76,22 @@ class QueueReader(WorkerReader):
         *,
         consumer: str,
         processes: ChildPool | None = None,
+        constrained: bool = False,
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> None:
         self.consumer = consumer
         self.streams = streams
         self.childless = False  # the current claim takes no jobs for child processes
+        self._left_out: Sequence[Stream] = ()  # queues that have no slot left, and are not asked now
         self._backend = parts.backend
         self._slots = parts.slots
         self._held = parts.held
         self._in_flight = parts.in_flight
         self._leases = parts.leases
         self._processes = processes  # None: no task of this worker needs a child process
+        self._constrained = constrained  # whether jobs with limits or tenants may come
+        self._crash_limits = crash_limits  # of queues whose crashed jobs this worker makes dead letters
+        self._offered_at = 0.0  # when a claim last offered a free slot to such jobs, and got none of them
         self._asked_at = 0.0
         self._stopped = False
         self._pace = 0.0
@@ -105,7 +121,7 @@ class QueueReader(WorkerReader):
             self.wake()
 
     async def _step(self) -> float | None:
-        ahead = min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
+        ahead = 0 if self._must_offer() else min(AHEAD_MOST, int(self._measured_pace() * AHEAD_SECONDS))
         room, wait = self._plan(ahead)
         if room <= 0:
             self.due_for_more = True
@@ -140,21 +156,47 @@ class QueueReader(WorkerReader):
         have crashed this worker."""
         return self._held.suspects_within(self._leases.shortest)
 
-    async def _ask(self, limit: int, wait: float) -> list[Claim]:
-        suspects = 1 if self._slots.free > 0 and not self._blocking_suspects() else 0
+    def _ask(self, limit: int, wait: float) -> Coroutine[Any, Any, list[Claim]]:
+        return self._claim_from(self.streams, limit, wait)
+
+    async def _claim_from(
+        self, streams: Sequence[Stream], limit: int, wait: float, before: Sequence[Claim] = ()
+    ) -> list[Claim]:
+        """`before`: what other claims of this step have brought."""
+        free = self._slots.free
+        suspects = 1 if free > 0 and not self._blocking_suspects() else 0
         children = self._free_children()
-        self.due_for_more = self.childless = children == 0
+        if before:
+            free = max(0, free - len(before))
+            suspects = 0 if any([claim.suspect for claim in before]) else suspects
+            children = children and max(0, children - sum([claim.child for claim in before]))
+        self.childless = children == 0
+        self.due_for_more = self.childless or bool(self._left_out)
         try:
-            return await self._backend.claim(
-                self.streams,
+            claims = await self._backend.claim(
+                streams,
                 consumer=self.consumer,
                 limit=limit,
                 suspects=suspects,
                 children=children,
+                constrained=free,
                 wait=wait,
             )
+            self._note_constrained(claims, free)
+            return claims
         finally:
             self.due_for_more = self.childless = False
+
+    def _must_offer(self) -> bool:
+        return self._constrained and time.monotonic() > self._offered_at + OFFER_SECONDS
+
+    def _note_constrained(self, claims: list[Claim], free: int) -> None:
+        """Note whether jobs with constraints wait. Other programs may send them to tasks that declare
+        none."""
+        if free and any(map(_constraints_of, claims)):
+            self._constrained, self._offered_at = True, 0.0
+        elif free and self._constrained:
+            self._offered_at = time.monotonic()
 
     def _free_children(self) -> int | None:
         """How many jobs for child processes can begin now; None: no task of this worker needs a child."""
@@ -171,6 +213,8 @@ class QueueReader(WorkerReader):
 
     def _hold(self, claims: list[Claim]) -> None:
         self._in_flight.take(claims)
+        if self._crash_limits:
+            self._bury_crashed(claims)
         if time.monotonic() - self._asked_at > LATE_SHARE * self._leases.shortest:
             # Other workers may hold these claims by now, and keep them. The rest is handed back.
             surplus = claims[:]
@@ -181,6 +225,13 @@ class QueueReader(WorkerReader):
             surplus = [claim for claim in claims if claim.suspect]
             claims[:] = [claim for claim in claims if not claim.suspect]
             self._in_flight.hand_back(surplus)
+
+    def _bury_crashed(self, claims: list[Claim]) -> None:
+        limits = self._crash_limits
+        crashed = [each for each in claims if each.state.crashes >= limits.get(each.whole, inf)]
+        if crashed:
+            claims[:] = [claim for claim in claims if claim not in crashed]
+            self._in_flight.bury(crashed)
 
     def _finished(self) -> int:
         """How many runs have ended so far. The pace is calculated from it."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Iterable
+from functools import partial
 
 from headrace.core.errors import BackendUnavailable, NotConfirmed
 from headrace.core.messages.message import Batch, Message, Stream
@@ -130,11 +131,12 @@ class Producer:
                 self._start(lane, sender)
                 return
 
-    def _start(self, lane: ProducerLane, sender: BatchSender, interrupted: Batch | None = None) -> None:
+    def _start(self, lane: ProducerLane, sender: BatchSender) -> None:
         lane.starting = True
         lane.sending += 1
-        sending = self._send_all(lane, sender, interrupted)
+        sending = self._send_all(lane, sender)
         sender.task = asyncio.get_running_loop().create_task(sending, name="headrace producer")
+        sender.task.add_done_callback(partial(self._sender_ended, lane, sender))
 
     async def _send_directly(self, lane: ProducerLane, batch: Batch, since: float) -> list[Answer]:
         lane.direct, lane.caller, lane.since, lane.error = True, asyncio.current_task(), since, None
@@ -154,29 +156,41 @@ class Producer:
             if lane.given_up is not None:  # the store has answered at the same moment
                 lane.is_given_up()
             if interrupted or lane.requests:
-                self._start(lane, lane.first, interrupted)
+                lane.first.batch = interrupted
+                self._start(lane, lane.first)
             if lane.direct_ended is not None:
                 lane.direct_ended.set_result(None)
                 lane.direct_ended = None
 
-    async def _send_all(
-        self, lane: ProducerLane, sender: BatchSender, interrupted: Batch | None = None
-    ) -> None:
+    async def _send_all(self, lane: ProducerLane, sender: BatchSender) -> None:
         try:
-            if interrupted is not None:
-                await self._send(lane, interrupted, [])
+            if sender.batch is not None:  # it was interrupted
+                await self._send(lane, sender, sender.batch)
             while parts := next_batch(lane.requests, single=sender is not lane.first):
                 lane.starting = False
                 messages = [message for request, part in parts for message in part]
                 lane.crowded = len(messages) > 1
-                sender.parts = parts
-                await self._send(lane, lane.batch(sender, messages), parts)
+                sender.parts, sender.batch = parts, lane.batch(sender, messages)
+                await self._send(lane, sender, sender.batch)
         finally:
-            lane.starting = False
-            lane.sending -= 1
-            sender.task, sender.parts = None, []
+            if sender.batch is None:  # else `_sender_ended` sends it again
+                _rest(lane, sender)
 
-    async def _send(self, lane: ProducerLane, batch: Batch, parts: BatchParts) -> None:
+    def _sender_ended(self, lane: ProducerLane, sender: BatchSender, task: asyncio.Task[None]) -> None:
+        """Go on after a cancellation. Only a program that cancels every task of its loop cancels a sender.
+        Some callers may still wait. A batch without an answer is sent again under its number."""
+        if not task.cancelled():
+            return
+        waits = bool(lane.waiting)
+        if sender.task is task:
+            _rest(lane, sender)
+        if not waits:
+            sender.batch, sender.parts = None, []
+        elif sender.task is None:
+            self._start(lane, sender)
+
+    async def _send(self, lane: ProducerLane, sender: BatchSender, batch: Batch) -> None:
+        parts = sender.parts
         since = parts[-1][0].since if parts else time.monotonic()
         try:
             answers = await self._append_with_retries(lane, batch, since)
@@ -185,12 +199,15 @@ class Producer:
                 raise RuntimeError(f"{len(batch.messages)} messages were appended, {len(answers)} answered")
         except NotConfirmed as error:
             lane.answered_at = time.monotonic()
+            sender.batch, sender.parts = None, []
             _fail_each(parts, error)
             return
         except Exception as error:
+            sender.batch, sender.parts = None, []
             for request, _ in parts:
                 request.fail(error)
             return
+        sender.batch, sender.parts = None, []
         await _answer_in_turns(lane, parts, answers)
 
     async def _append_with_retries(self, lane: ProducerLane, batch: Batch, since: float) -> list[Answer]:
@@ -237,6 +254,12 @@ class Producer:
                     left.append(lane.until(request.since))
         if left:
             self._watch(min(left))
+
+
+def _rest(lane: ProducerLane, sender: BatchSender) -> None:
+    lane.starting = False
+    lane.sending -= 1
+    sender.task = None
 
 
 def _check_room(answers: list[Answer]) -> None:

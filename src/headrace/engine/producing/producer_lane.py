@@ -66,7 +66,8 @@ class BatchSender:
         self.name = name
         self.number = 0
         self.task: asyncio.Task[None] | None = None
-        self.parts: BatchParts = []  # of the batch in flight
+        self.batch: Batch | None = None  # in flight
+        self.parts: BatchParts = []  # of this batch
 
 
 class ProducerLane:

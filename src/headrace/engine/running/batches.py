@@ -8,6 +8,8 @@ retried later, as long as each of them has a retry left.
 
 from __future__ import annotations
 
+import msgspec
+
 from headrace.core.messages.directives import BatchResult, RetryLater, Snooze
 from headrace.core.messages.outcome import DONE, Dead, Failure, Outcome, Retry, Snoozed
 
@@ -36,6 +38,8 @@ class Batches:
                     runs.append(prepared)
                 else:
                     handling.finished.append(prepared)
+            for run in runs:
+                self._executor.announce_start(run)
             if runs:
                 await handling.handle(runs)
         except Exception as error:
@@ -64,7 +68,7 @@ class _Handling:
         finished = await self._executor.carry_out(together, self._slot)
         error, together.error = together.error, None
         if error is None:
-            error = _mistake(together.value, len(runs))
+            error = _mistake(together, len(runs))
         if error is None:
             self._successes += 1
             self._divide(runs, together.value, finished.seconds)
@@ -77,57 +81,72 @@ class _Handling:
         the claims that wait until this part of the bundle has ended."""
         first = runs[0]
         values = [run.args[0] for run in runs]
-        claim = bundle_of(first.claim, self._bundle.claims)
-        return Run(claim, first.envelope, first.handler, (values,), {}, first.resources)
+        claim, envelope = bundle_of(first.claim, self._bundle.claims), first.envelope
+        if envelope.overrides is not None:  # they concern one job
+            envelope = msgspec.structs.replace(envelope, overrides=None)
+        return Run(claim, envelope, first.handler, (values,), {}, first.resources)
 
     def _divide(self, runs: list[Run], value: object, seconds: float) -> None:
         failed = value.failed if isinstance(value, BatchResult) else {}
         for index, run in enumerate(runs):
             if index in failed:
                 self._finish(run, *self._policy.raised(run, _error(failed[index])), seconds)
-            else:
+            elif run.handler.batch_rule is None:
                 self._finish(run, DONE, None, seconds)
+            else:
+                result = value[index] if isinstance(value, list | tuple) else None
+                self._finish(run, self._policy.returned(run, result), None, seconds)
 
     async def _failed(self, runs: list[Run], together: Run, error: BaseException, seconds: float) -> None:
         for run in runs:
-            run.interruption = together.interruption
+            run.interruption, run.timeout = together.interruption, together.timeout
         decided = [self._decided(run, error) for run in runs]
-        if len(runs) == 1 or together.interruption or self._is_for_all(error, decided):
+        interrupted = together.interruption not in (None, "timeout")
+        if len(runs) == 1 or interrupted or self._is_for_all(together, error, decided):
             for run, (outcome, failure) in zip(runs, decided, strict=True):
                 self._finish(run, outcome, failure, seconds)
             return
+        for run in runs:
+            run.interruption = None
         middle = len(runs) // 2
         await self.handle(runs[:middle])
         await self.handle(runs[middle:])
 
     def _decided(self, run: Run, error: BaseException) -> tuple[Outcome, Failure | None]:
         outcome, failure = self._policy.raised(run, error)
-        if run.interruption and isinstance(outcome, Dead):
+        if run.interruption not in (None, "timeout") and isinstance(outcome, Dead):
             # The call was interrupted, and there is no time to find the failing event. So none is dead.
             return self._policy.released(run.claim), failure
         return outcome, failure
 
-    def _is_for_all(self, error: BaseException, decided: list[tuple[Outcome, Failure | None]]) -> bool:
-        """Whether the error applies to the whole list. A `Snooze` or `RetryLater` of the handler does. But no
-        event becomes a dead letter because of the others."""
+    def _is_for_all(
+        self, together: Run, error: BaseException, decided: list[tuple[Outcome, Failure | None]]
+    ) -> bool:
+        """Whether the error applies to the whole list. A `Snooze` or `RetryLater` of the handler does, and a
+        timeout: halves would take as long again. But none becomes a dead letter because of the others."""
         if not all(isinstance(outcome, Retry | Snoozed) for outcome, _ in decided):
             return False
-        asked_for = isinstance(error, Snooze | RetryLater)
+        asked_for = isinstance(error, Snooze | RetryLater) or together.interruption == "timeout"
         return asked_for or (self._failures >= HOPELESS and not self._successes)
 
     def _finish(self, run: Run, outcome: Outcome, failure: Failure | None, seconds: float) -> None:
         run.ended = True
         lost = run.interruption == "lost"
-        self.finished.append(FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost))
+        self.finished.append(
+            FinishedRun(run.claim, outcome, (), None, run.envelope.task, seconds, failure, lost)
+        )
 
 
 class SingleEventFailed(Exception):
     """A batch handler reported the failure of one event, with a text."""
 
 
-def _mistake(value: object, count: int) -> Exception | None:
-    """What is wrong with a `BatchResult`. A failure under a wrong index would go unnoticed, and its event
-    would be lost."""
+def _mistake(together: Run, count: int) -> Exception | None:
+    """What is wrong with a `BatchResult`, or with a list of results. A failure under a wrong index would go
+    unnoticed, and its event would be lost."""
+    value = together.value
+    if together.handler.batch_rule is not None and isinstance(value, list | tuple) and len(value) != count:
+        return ValueError(f"{together.task} returned {len(value)} results for a list of {count}")
     failed = value.failed if isinstance(value, BatchResult) else {}
     wrong = [index for index in failed if index not in range(count)]
     return IndexError(f"BatchResult(failed=…) names {wrong[0]!r} of a list of {count}") if wrong else None

@@ -13,7 +13,7 @@ from typing import Any
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_VERSION, decode_envelope
-from headrace.core.messages.outcome import DONE, Failure, Outcome
+from headrace.core.messages.outcome import DONE, Done, Failure, Outcome
 from headrace.core.signals import JobStarted, ThreadOverdue
 from headrace.engine.running.children.child_call import ChildCall, EncodedResult, result_of
 from headrace.engine.running.children.pool import ChildPool
@@ -26,7 +26,7 @@ from .preparation import RunParts, RunPreparation
 from .run import Run, current_run
 from .slot import Slot
 from .suspension import NOT_CLOSING, Suspension
-from .threads import Threads
+from .threads import ThreadError, Threads
 
 
 class Executor:
@@ -41,6 +41,7 @@ class Executor:
         self._emitter = parts.emitter
         self._consumer = parts.worker
         self._max_payload = parts.options.max_payload
+        self._covers = parts.limits.covers
         self._resources = parts.resources
         self._threads = Threads(parts.options.concurrency)
         self._registry = parts.registry
@@ -71,6 +72,7 @@ class Executor:
         kwargs: dict[str, Any]
         queue, now = None, perf_counter()
         take, end, set_run, task = ready.popleft, finished.append, current_run.set, slot.task
+        covers = self._covers
         while ready:
             claim = take()
             if claim.stream is not queue:
@@ -82,7 +84,7 @@ class Executor:
                 envelope = decode_envelope(body)
                 handler = handlers[envelope.task]
                 if (
-                    not handler.plain
+                    (not handler.plain and not (handler.bare and covers(claim, handler)))
                     or envelope.overrides is not None
                     or claim.expires_us
                     or envelope.version != ENVELOPE_VERSION
@@ -110,7 +112,7 @@ class Executor:
                 else:
                     run.ended = True
                     now = perf_counter()
-                    end(FinishedRun(claim, DONE, envelope.task, now - began))
+                    end(FinishedRun(claim, DONE, (), None, envelope.task, now - began))
             except BaseException as error:
                 end(self._raised(run, error, began))
                 now = perf_counter()
@@ -143,8 +145,8 @@ class Executor:
         self.running[run.claim] = run
         current_run.set(run)
         try:
-            if JobStarted in self._emitter.wanted:
-                self._announce_start(run)
+            if JobStarted in self._emitter.wanted and not run.handler.batch:
+                self.announce_start(run)
             if run.handler.timeout or run.envelope.overrides is not None:
                 self._begin_timeout(run)
         except BaseException:  # of a listener, for example
@@ -200,10 +202,13 @@ class Executor:
 
     def _returned(self, run: Run, value: object, began: float) -> FinishedRun:
         handler, failure = run.handler, None
+        outcome: Outcome = DONE
         try:
+            overdue = run.interruption == "timeout" and handler.run_in == "thread"
             if handler.batch:
-                run.value = value
-            if run.interruption == "timeout" and handler.run_in == "thread":
+                run.value = value  # `Batches` decides the outcome of each of the list
+                run.error = self.policy.timed_out(run) if overdue else None
+            elif overdue:
                 outcome, failure = self.policy.overdue(run)
             else:
                 outcome = self.policy.returned(run, value)
@@ -269,7 +274,10 @@ class Executor:
         future = self._threads.submit(copy_context(), run.handler.function, run.args, run.kwargs)
         run.begin_in_thread(future)
         slot.suspended()
-        return _checked_value(run, await future)
+        value = await future
+        if isinstance(value, ThreadError):
+            raise value.take()
+        return _checked_value(run, value)
 
     async def _in_process(self, run: Run, slot: Slot) -> EncodedResult:
         slot.suspended()
@@ -295,8 +303,9 @@ class Executor:
                 result = await self._in_process(run, run.slot)
                 return result if result.value is None else run.handler.decode_result(result.value, run.id)
 
-    def _announce_start(self, run: Run) -> None:
-        if run.claim.stream.kind == "queue":
+    def announce_start(self, run: Run) -> None:
+        """Announce that a job is about to run. A batch announces each of its jobs."""
+        if JobStarted in self._emitter.wanted and run.claim.stream.kind == "queue":
             names = (run.id, run.task, run.queue)
             waited = max(0, run.claim.claimed_us - run.envelope.enqueued_us) / 1e6
             self._emitter.emit(
@@ -358,7 +367,8 @@ async def _cleansed(slot: Slot, finished: FinishedRun) -> FinishedRun:
 
 def _finished(run: Run, outcome: Outcome, failure: Failure | None, began: float) -> FinishedRun:
     seconds, lost = perf_counter() - began, run.interruption == "lost"
-    return FinishedRun(run.claim, outcome, run.envelope.task, seconds, failure, lost)
+    forwards = run.forwards if type(outcome) is Done else ()
+    return FinishedRun(run.claim, outcome, forwards, None, run.envelope.task, seconds, failure, lost)
 
 
 def _not_closing(error: GeneratorExit) -> RuntimeError:

@@ -15,7 +15,8 @@ TRACEBACK_LENGTH = 32 * 1024
 #: The attribute that holds the original failure of an error from another process.
 CARRIED = "_headrace_failure"
 
-_ENGINE = str(Path(__file__).parents[1])
+#: The folder of headrace: its frames before those of the handler say nothing to the user.
+_PACKAGE = str(Path(__file__).parents[2])
 
 
 def failure_of(error: BaseException) -> Failure:
@@ -72,6 +73,6 @@ def _cut_front(text: str) -> str:
 
 def _from_handler(frames: TracebackType | None) -> TracebackType | None:
     first = frames
-    while first is not None and first.tb_frame.f_code.co_filename.startswith(_ENGINE):
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_PACKAGE):
         first = first.tb_next
     return first if first is not None else frames

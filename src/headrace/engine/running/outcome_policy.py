@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from datetime import timedelta
+from types import MappingProxyType
 
 import msgspec
 
@@ -28,9 +30,10 @@ from headrace.core.messages.outcome import (
 )
 from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy
 from headrace.core.runtime.clock import microseconds
-from headrace.core.store import CRASH_LIMIT
+from headrace.core.store import CRASH_LIMIT, crash_failure
 from headrace.core.values.durations import LONGEST, seconds
 from headrace.engine.options import WorkerOptions
+from headrace.engine.queue import Queue
 from headrace.engine.running.children.child_call import EncodedResult
 from headrace.engine.running.children.process import ChildDied
 from headrace.engine.settling.held_claims import HeldClaims
@@ -42,6 +45,9 @@ from .run import Abandoned, Run
 UNKNOWN_FOR = 3600.0
 LONGEST_UNKNOWN_DELAY = 60.0
 
+#: Entries of a trail that are no runs.
+_NO_RUN = frozenset({"released", "unknown"})
+
 #: Characters of an error that a message's trail remembers.
 TRAIL_TEXT = 200
 
@@ -49,7 +55,14 @@ TRAIL_TEXT = 200
 class OutcomePolicy:
     """Knows the worker's name and limits; everything else comes with the run."""
 
-    def __init__(self, worker: str, options: WorkerOptions, held: HeldClaims) -> None:
+    def __init__(
+        self,
+        worker: str,
+        options: WorkerOptions,
+        held: HeldClaims,
+        queues: Mapping[str, Queue] = MappingProxyType({}),
+    ) -> None:
+        self._queues = queues
         self._worker = worker
         self._clock_us = held.store_clock_us
         self._max_payload = options.max_payload
@@ -107,9 +120,17 @@ class OutcomePolicy:
         outcome, failure = self._failed(run, _timed_out(run), what="timed out")
         return self._logged(run, outcome), failure
 
+    def timed_out(self, run: Run) -> TimeoutError:
+        """The error of a list whose thread returned after its timeout."""
+        return _timed_out(run)
+
     def released(self, claim: Claim) -> Released:
         """Hand the claim back at once. This uses up no retry."""
         return Released(claim.state.released(self._trail_entry(claim, "released")))
+
+    def unstarted(self, claim: Claim) -> Released:
+        """Hand back a claim with which no handler has begun."""
+        return msgspec.structs.replace(self.released(claim), unstarted=True)
 
     def left_behind(self, run: Run) -> Outcome:
         """Hand back the claim of a handler that cannot be ended and goes on."""
@@ -128,6 +149,10 @@ class OutcomePolicy:
         """The outcome of a message that never reached a handler."""
         state = claim.state.failed(self._trail_entry(claim, "failed", text))
         return Dead(state, reason, Failure(error_type=reason.value, error=storable(text)))
+
+    def crashed_too_often(self, claim: Claim) -> Dead:
+        """The outcome of a message that was recovered at its crash limit."""
+        return Dead(claim.state, DeadReason.CRASHED, crash_failure(claim.state.crashes))
 
     def unwritable(self, settlement: Settlement, error: Exception) -> Dead:
         """The outcome of a run whose own outcome the store can never write. The job is not run again: it may
@@ -156,24 +181,43 @@ class OutcomePolicy:
             return Dead(state, DeadReason.UNRECOVERABLE, failure), failure
         delay = self._delay(run, state.failures, error)
         if delay is None:
-            return Dead(state, DeadReason.EXHAUSTED, failure), failure
+            policy = self._policy(run)
+            given_up = isinstance(policy, RetryPolicy) and policy.gives_up(error)
+            reason = DeadReason.UNRECOVERABLE if given_up else DeadReason.EXHAUSTED
+            return Dead(state, reason, failure), failure
         return Retry(state, microseconds(delay)), failure
 
     def _crashed(self, run: Run, error: BaseException) -> tuple[Outcome, Failure]:
         """The outcome when the child process died during the run. It counts as a crash and has that limit."""
         failure = failure_of(error)
         state = run.claim.state.crashed(self._trail_entry(run.claim, "crashed", failure.error))
-        if state.crashes >= CRASH_LIMIT:
+        if state.crashes >= self._crash_limit(run.queue):
             return Dead(state, DeadReason.CRASHED, failure), failure
-        return Retry(state, microseconds(self._delay(run, state.crashes, error) or 0.0)), failure
+        policy = self._policy(run)
+        # A crash is no error of the handler. So `on` and `give_up_on` do not apply, and its limit bounds it.
+        if isinstance(policy, RetryPolicy):
+            delay = policy.delay(state.crashes)
+        else:
+            delay = _ask(policy, state.crashes, error)
+        return Retry(state, microseconds(delay or 0.0)), failure
 
     def _delay(self, run: Run, failures: int, error: BaseException) -> float | None:
-        overrides = run.envelope.overrides
-        policy = (overrides and overrides.retry) or run.handler.retry
-        delay = _ask(policy, failures, error)
+        delay = _ask(self._policy(run), failures, error)
         if delay is not None and isinstance(error, RetryLater):
             return error.delay
         return delay
+
+    def _crash_limit(self, queue: str) -> int:
+        declared = self._queues.get(queue)
+        return CRASH_LIMIT if declared is None or declared.crash_limit is None else declared.crash_limit
+
+    def _policy(self, run: Run) -> RetryPolicy | RetryFunction:
+        """The retry policy of the call, else of the task, else of the queue, else of the app."""
+        overrides, handler = run.envelope.overrides, run.handler
+        if overrides is not None and overrides.retry is not None:
+            return overrides.retry
+        queue = None if handler.own_retry else self._queues.get(run.queue)
+        return handler.retry if queue is None or queue.retry is None else queue.retry
 
     def _kept(self, run: Run, value: object, ttl: float) -> Kept:
         result = value if isinstance(value, EncodedResult) else _encoded(run, value)
@@ -186,7 +230,8 @@ class OutcomePolicy:
         return Kept(encoded, microseconds(ttl))
 
     def _trail_entry(self, claim: Claim, what: str, text: str = "") -> TrailEntry:
-        return TrailEntry(self._clock_us(claim), what, self._worker, text[:TRAIL_TEXT])  # type: ignore[arg-type]
+        at_us, began_us = self._clock_us(claim), 0 if what in _NO_RUN else claim.claimed_us
+        return TrailEntry(at_us, what, self._worker, text[:TRAIL_TEXT], began_us)  # type: ignore[arg-type]
 
 
 def _checked(error: RetryLater | Snooze) -> BaseException:

@@ -6,10 +6,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from headrace.core.errors import PayloadError, UnverifiedPayload
+from headrace.core.errors import NewerVersion, PayloadError, UnverifiedPayload
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
-from headrace.core.messages.outcome import DeadReason, Expired
+from headrace.core.messages.outcome import DeadReason, Expired, Released
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.emitter import Emitter
 from headrace.engine.options import WorkerOptions
@@ -19,6 +19,7 @@ from headrace.engine.settling.held_claims import HeldClaims
 from headrace.engine.settling.manual_acks import ManualAcks
 
 from .finished import FinishedRun
+from .job_limits import JobLimits
 from .outcome_policy import OutcomePolicy
 from .run import Run
 
@@ -33,6 +34,7 @@ class RunParts(NamedTuple):
     held: HeldClaims
     policy: OutcomePolicy
     resources: Resources | None
+    limits: JobLimits
 
 
 class RunPreparation:
@@ -47,6 +49,7 @@ class RunPreparation:
         self._max_payload = parts.options.max_payload
         self._clock_us = parts.held.store_clock_us
         self._resources = parts.resources
+        self._limits = parts.limits
         self._stream: Stream | None = None  # of the last claim; the next one mostly has the same
         self._of_queue = False
 
@@ -70,6 +73,8 @@ class RunPreparation:
             return refused
         if claim.expires_us and (expired := self._expired(claim, envelope)):
             return expired
+        if handler.limited and (relabeled := self._relabeled(claim, handler)):
+            return relabeled
         return self._with_arguments(claim, envelope, handler)
 
     def _with_arguments(self, claim: Claim, envelope: Envelope, handler: Handler) -> Run | FinishedRun:
@@ -80,6 +85,9 @@ class RunPreparation:
                 args, kwargs = handler.decode_bound(claim.id, envelope)
             else:
                 args, kwargs = handler.decode(envelope.payload)
+        except NewerVersion as error:
+            outcome = self._policy.unknown(claim, DeadReason.UNKNOWN_VERSION, str(error))
+            return FinishedRun(claim, outcome, (), None, envelope.task)
         except UnverifiedPayload as error:
             return self._refuse(claim, DeadReason.UNVERIFIED, str(error), envelope.task)
         except PayloadError as error:
@@ -100,7 +108,8 @@ class RunPreparation:
             if self._of_queue
             else f"this worker has no subscription {claim.whole.name}"
         )
-        return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_TASK, text), task)
+        unknown = self._policy.unknown(claim, DeadReason.UNKNOWN_TASK, text)
+        return FinishedRun(claim, unknown, task=task)
 
     def _oversized(self, claim: Claim, envelope: Envelope) -> FinishedRun | None:
         size = len(envelope.payload)
@@ -114,8 +123,16 @@ class RunPreparation:
             return None
         # No end record is kept of an expired event: no caller waits for it.
         return FinishedRun(
-            claim, Expired(self._policy.end_record_ttl_us if self._of_queue else 0), envelope.task
+            claim, Expired(self._policy.end_record_ttl_us if self._of_queue else 0), task=envelope.task
         )
+
+    def _relabeled(self, claim: Claim, handler: Handler) -> FinishedRun | None:
+        """A job whose producer did not know all its limits goes back, to wait for them."""
+        constraints = self._limits.missing(claim, handler)
+        if constraints is None:
+            return None
+        outcome = Released(claim.state, unstarted=True, constraints=constraints)
+        return FinishedRun(claim, outcome, task=handler.name)
 
     def _serving(self, claim: Claim) -> Handler | None:
         subscription = self._registry.serving(claim)
@@ -131,11 +148,12 @@ class RunPreparation:
 
     def _of_another_version(self, claim: Claim, version: int, task: str) -> FinishedRun:
         text = f"the message has version {version}; this worker reads version {ENVELOPE_VERSION}"
-        return FinishedRun(claim, self._policy.unknown(claim, DeadReason.UNKNOWN_VERSION, text), task)
+        unknown = self._policy.unknown(claim, DeadReason.UNKNOWN_VERSION, text)
+        return FinishedRun(claim, unknown, task=task)
 
     def _refuse(self, claim: Claim, reason: DeadReason, text: str, task: str = "") -> FinishedRun:
         outcome = self._policy.refused(claim, reason, text)
-        return FinishedRun(claim, outcome, task, failure=outcome.failure)
+        return FinishedRun(claim, outcome, task=task, failure=outcome.failure)
 
 
 def _version_of(body: bytes) -> int | None:

@@ -16,6 +16,7 @@ import msgspec
 from headrace.core.errors import HeadraceError
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Envelope
+from headrace.core.messages.outgoing import Outgoing
 from headrace.core.runtime.current_run import under_way
 from headrace.engine.registry import Handler
 from headrace.engine.running.injection.resources import Resources
@@ -45,8 +46,13 @@ class Delegated(Protocol):
 
 
 class Run(msgspec.Struct, eq=False):
-    """A job or event that a handler runs. It is a struct because one is made for every job: defaults are
-    free."""
+    """A job or event that a handler runs: what `current_job()` gives, and what middleware wraps.
+
+    - `args`: the positional arguments, in their annotated types
+    - `kwargs`: the named arguments
+    """
+
+    # It is a struct because one is made for every job: defaults are free.
 
     claim: Claim
     envelope: Envelope
@@ -71,6 +77,7 @@ class Run(msgspec.Struct, eq=False):
     ends_at: float = inf  # when its timeout ends it, on the clock of the loop
     children: tuple[Delegated, ...] = ()  # its calls in child processes
     delegated: bool = False  # it has requested a child process
+    forwards: tuple[Outgoing, ...] = ()  # of an event: what its settlement forwards when it succeeds
 
     def __repr__(self) -> str:
         return f"<Run of {self.task} {self.id} attempt {self.attempt}>"
@@ -119,6 +126,12 @@ class Run(msgspec.Struct, eq=False):
         return self.envelope.headers or NO_HEADERS
 
     @property
+    def payload(self) -> bytes:
+        """The raw bytes of the arguments of the job, or of the payload of the event, as they are stored. An
+        app with a codec stores what the codec made of them."""
+        return self.envelope.payload
+
+    @property
     def deadline(self) -> datetime | None:
         """When the run's timeout ends it; None for a task without one."""
         return None if self.timeout is None else datetime.fromtimestamp(self.timeout_at, UTC)
@@ -137,9 +150,12 @@ class Run(msgspec.Struct, eq=False):
         return self.interruption is not None
 
     async def progress(self, fraction: float, text: str = "") -> None:
-        """Say how far the job has come, from 0 to 1, and what it does; `info()` and listings show it.
+        """Say how far the job has come; `info()` and listings show it.
 
         It may be called as often as you like: the latest is kept, and written about twice a second.
+
+        - `fraction`: from 0 to 1
+        - `text`: what it does, at most 200 characters
         """
         self.progress_sync(fraction, text)
 

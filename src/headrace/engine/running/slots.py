@@ -5,27 +5,28 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from math import inf
 from time import perf_counter
+from types import MappingProxyType
 from typing import Any
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import FRESH
+from headrace.engine.registry import BatchRule
 from headrace.engine.settling.held_claims import HeldClaims
+from headrace.engine.shutdown import CANCEL_WAIT
 
 from .batches import Batches
 from .bundle import Bundle, FinishedBundle, parts_of
 from .executor import Executor
 from .finished import FinishedRun
+from .job_gathering import JobGathering
 from .slot import Slot
 
 #: After this many seconds of jobs that never suspend, a slot lets the event loop turn. So outcomes get
 #: written in between.
 STREAK_SECONDS = 0.001
-
-#: Seconds that a handler has to end after its last cancellation.
-CANCEL_WAIT = 1.0
 
 #: Buffered claims older than this many seconds are handed back: the pace has dropped.
 LONGEST_BUFFERED = 0.25
@@ -46,7 +47,10 @@ class Slots:
         held: HeldClaims,
         finish: Callable[[list[FinishedRun] | FinishedBundle], None],
         hand_back: Callable[[list[Claim]], None],
+        batches: Mapping[str, BatchRule] = MappingProxyType({}),
     ) -> None:
+        # Only workers with batch tasks gather.
+        self._gathering = JobGathering(batches, self._put) if batches else None
         self.size = size
         self.ready: deque[Claim] = deque()
         self.finished = 0
@@ -81,7 +85,8 @@ class Slots:
     @property
     def quiet(self) -> bool:
         """Whether nothing is buffered or running."""
-        return not self.ready and not self._executor.running
+        gathered = self._gathering is not None and not self._gathering.empty
+        return not self.ready and not self._executor.running and not gathered
 
     def start(self) -> None:
         for _ in range(self.size):
@@ -90,6 +95,11 @@ class Slots:
     def put(self, claims: Sequence[Claim], *, later: bool = False) -> None:
         """Buffer claims and wake a slot. With `later`, wake it at the next turn of the loop, so that a reader
         can send its next claim first. Suspects go to the front: they never wait in the buffer."""
+        if self._gathering is not None:
+            claims = self._gathering.sort(claims)
+        self._put(claims, later=later)
+
+    def _put(self, claims: Sequence[Claim], *, later: bool = False) -> None:
         suspects = [claim for claim in claims if claim.state is not FRESH and claim.suspect]
         if suspects:
             self.ready.extendleft(suspects)
@@ -108,7 +118,7 @@ class Slots:
             self.ready.clear()
             self.ready.extend(kept)
             self._changed.set()
-        return taken
+        return taken if self._gathering is None else taken + self._gathering.take_back(wanted)
 
     async def return_prefetched(self) -> float:
         """The step of a duty that hands back claims which wait too long. Returns seconds until the next."""

@@ -23,6 +23,24 @@ _LOOPS_OWN = (StopIteration, GeneratorExit, KeyboardInterrupt)
 GIVEN_UP_MOST = 100
 
 
+class ThreadError:
+    """The result of a future whose function raised an error. It gives the error away once.
+
+    A future that keeps its error is part of a cycle: the error refers to the frames of the run, and they
+    refer to the future. The job's arguments would stay in memory until the next full garbage collection.
+    """
+
+    __slots__ = ("_error",)
+
+    def __init__(self, error: BaseException) -> None:
+        self._error: BaseException | None = error
+
+    def take(self) -> BaseException:
+        error, self._error = self._error, None
+        assert error is not None
+        return error
+
+
 class _Work:
     """A function to run, and the future on the event loop that waits for it."""
 
@@ -69,7 +87,7 @@ class _Work:
             if isinstance(error, _LOOPS_OWN):
                 text = f"a plain function raised {type(error).__name__}"
                 error = RuntimeError(text).with_traceback(error.__traceback__)
-            self.future.set_exception(error)
+            self.future.set_result(ThreadError(error))
 
 
 class Threads:
@@ -91,7 +109,8 @@ class Threads:
     def submit(
         self, context: Context, function: Callable[..., Any], args: Any, kwargs: Any
     ) -> asyncio.Future[Any]:
-        """Run `function` in a thread, in `context`. The future belongs to this loop."""
+        """Run `function` in a thread, in `context`. The future belongs to this loop. Its result is what the
+        function returned, or `ThreadError`."""
         work = _Work(context, function, args, kwargs)
         self._busy += 1
         self._start_if_needed()

@@ -29,7 +29,7 @@ class ClaimControl:
         self._emitter = emitter
 
     def handle_pauses(self, paused: frozenset[Stream]) -> None:
-        if paused and self._slots.ready:
+        if paused:
             self._take_back(lambda claim: claim.whole in paused)
 
     def handle_renewals(self, renewals: list[tuple[Claim, Renewal]]) -> None:
@@ -38,8 +38,10 @@ class ClaimControl:
             if renewal is Renewal.CANCELLED:
                 self.cancel(claim.whole, claim.id)
             elif claim in self._running:
-                # The handler still runs, so no settlement explains the answer: the lease is really lost.
-                self._lost(self._running[claim])
+                # The handler still runs, so no settlement explains the answer: the lease is really lost. A
+                # handler that settles its delivery itself hears of that in the store's answer.
+                if not self._running[claim].settled:
+                    self._lost(self._running[claim])
             else:
                 self._lost_from_buffer(claim)
         for bundle, run in list(self._running.items()) if lost else ():

@@ -14,6 +14,7 @@ from headrace.engine.running.bundle import FinishedBundle, parts_of
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.outcome_policy import OutcomePolicy
 
+from .death_calls import DeathCalls
 from .held_claims import HeldClaims
 
 
@@ -23,13 +24,21 @@ class InFlight:
     A claim can also be handed back, its lease can be lost, or the store can refuse its outcome.
     """
 
-    def __init__(self, held: HeldClaims, policy: OutcomePolicy, readers: WorkerReaders) -> None:
+    def __init__(
+        self,
+        held: HeldClaims,
+        policy: OutcomePolicy,
+        readers: WorkerReaders,
+        deaths: DeathCalls | None = None,
+    ) -> None:
         self.unwritten: list[FinishedRun] = []
         self.arrived: asyncio.Event = asyncio.Event()  # wakes the settler
+        self.forwarded: asyncio.Event = asyncio.Event()  # wakes the relay: forwards are written
         self.stopping = False
         self._held = held
         self._policy = policy
         self._readers = readers
+        self._deaths = deaths  # None: no queue of the app has a task for its deaths
         self._all_written = asyncio.Event()
         self._all_written.set()
 
@@ -49,6 +58,8 @@ class InFlight:
 
     def write(self, finished: list[FinishedRun]) -> None:
         """Pass these outcomes to the settler."""
+        if self._deaths is not None:
+            finished = [self._deaths.with_call(each) for each in finished]
         if finished and not self.unwritten:
             self._all_written.clear()
             self.arrived.set()
@@ -71,11 +82,19 @@ class InFlight:
     def refuse(self, finished: FinishedRun, error: Exception) -> FinishedRun:
         """The store will never write this outcome: the message becomes a dead letter instead."""
         dead = self._policy.unwritable(finished, error)
-        return msgspec.structs.replace(finished, outcome=dead, failure=dead.failure)
+        refused = msgspec.structs.replace(
+            finished, outcome=dead, failure=dead.failure, forwards=(), record=None
+        )
+        # The store may have refused the call: then this death has none.
+        return refused if self._deaths is None or finished.forwards else self._deaths.with_call(refused)
+
+    def bury(self, claims: Iterable[Claim]) -> None:
+        """Make dead letters of claims that have crashed too often, before a handler begins."""
+        self.write([FinishedRun(claim, self._policy.crashed_too_often(claim)) for claim in claims])
 
     def _handed_back(self, claim: Claim) -> Outcome:
         run = self._held.running.get(claim)
-        return self._policy.released(claim) if run is None else self._policy.left_behind(run)
+        return self._policy.unstarted(claim) if run is None else self._policy.left_behind(run)
 
     def put_last(self) -> None:
         """Write the first of the unwritten outcomes after all others."""

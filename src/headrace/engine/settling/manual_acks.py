@@ -36,7 +36,9 @@ class ManualAcks:
         if not run.ended:
             self._decided.add(run.claim)
         written = self._waiting[run.claim] = self.loop.create_future()
-        self._in_flight.write([FinishedRun(run.claim, outcome, run.task, failure=failure, late=run.ended)])
+        self._in_flight.write(
+            [FinishedRun(run.claim, outcome, task=run.task, failure=failure, late=run.ended)]
+        )
         await asyncio.shield(written)
 
     def took(self, claim: Claim) -> bool:

@@ -6,7 +6,8 @@ from __future__ import annotations
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import decode_envelope
 from headrace.core.messages.outcome import Cancelled, Dead, Done, Expired, Outcome, Retry, Snoozed, Verdict
-from headrace.core.runtime.clock import SECOND
+from headrace.core.records.record import DeadLetter, JobStatus, Record, dead_letter_of, opened_letter
+from headrace.core.runtime.clock import SECOND, microseconds
 from headrace.core.signals import (
     EventDied,
     EventExpired,
@@ -88,7 +89,7 @@ class SettlementSignals:
                 return EventRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
             case Dead(reason=reason, failure=failure):
                 error = failure.error_type, failure.error, failure.traceback
-                return EventDied(*names, attempt, reason.value, *error)
+                return EventDied(*names, attempt, reason.value, *error, seconds=finished.seconds)
             case _:
                 return EventExpired(*names)
 
@@ -102,8 +103,16 @@ class SettlementSignals:
             case Snoozed(delay_us=delay_us):
                 return JobRetrying(*names, attempt=attempt, delay=delay_us / SECOND, why="snoozed")
             case Dead(reason=reason, failure=failure):
-                error = failure.error_type, failure.error, failure.traceback
-                return JobDied(*names, attempt, reason.value, *error)
+                return JobDied(
+                    *names,
+                    attempt=attempt,
+                    reason=reason.value,
+                    error_type=failure.error_type,
+                    error=failure.error,
+                    traceback=failure.traceback,
+                    dead_letter=_dead_letter(finished, outcome),
+                    seconds=finished.seconds,
+                )
             case Cancelled():
                 return JobCancelled(*names)
             case _:
@@ -127,6 +136,23 @@ _EVENT_SIGNALS: dict[type, type[Signal]] = {
     Dead: EventDied,
     Expired: EventExpired,
 }
+
+
+def _dead_letter(finished: FinishedRun, dead: Dead) -> DeadLetter:
+    """The dead letter as `admin.dead` shows it. Its time is the end of the run, by the store's clock."""
+    claim = finished.claim
+    record = Record(
+        claim.whole,
+        claim.id,
+        JobStatus.DEAD,
+        task=finished.task,
+        body=claim.body,
+        state=dead.state,
+        ended_us=claim.claimed_us + microseconds(finished.seconds),
+        reason=dead.reason,
+        failure=dead.failure,
+    )
+    return opened_letter(dead_letter_of(record))
 
 
 def _why(finished: FinishedRun) -> str:

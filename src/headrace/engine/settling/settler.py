@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+import msgspec
+
 from headrace.core.errors import BackendUnavailable, RequestRefused
 from headrace.core.messages.message import FRESH
 from headrace.core.messages.outcome import Done, Released, Verdict
 from headrace.core.signals import JobSucceeded
 from headrace.engine.emitter import Emitter
+from headrace.engine.history.recorder import HistoryRecorder
 from headrace.engine.intake.worker_readers import WorkerReaders
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.service import Service
@@ -39,6 +42,7 @@ class Settler(Service):
         signals: SettlementSignals,
         traffic: TrafficCounter,
         emitter: Emitter,
+        history: HistoryRecorder | None = None,
     ) -> None:
         self.processed = 0
         self.released = 0
@@ -48,6 +52,7 @@ class Settler(Service):
         self._readers = readers
         self._signals = signals
         self._traffic = traffic
+        self._history = history
         self._doubtful = False  # the last write failed, but the store may have written a part
         super().__init__("settler", self._settle, emitter=emitter, poked=in_flight.arrived)
 
@@ -56,8 +61,11 @@ class Settler(Service):
             self._in_flight.nothing_to_write()
             return 3600.0  # the next outcome ends the pause
         doubtful, self._doubtful = self._doubtful, False
+        batch = self._in_flight.unwritten[:BATCH]
+        if self._history is not None:
+            batch = self._history.attached(batch, repeated=self.failures > 0)
         try:
-            await self._write(self._in_flight.unwritten[:BATCH], doubtful)
+            await self._write(batch, doubtful)
         except BackendUnavailable:
             self._doubtful = True
             raise
@@ -78,7 +86,7 @@ class Settler(Service):
         refusal: Exception | None = None
         for finished in batch:
             try:
-                written, verdicts = finished, await self._backend.settle([finished])
+                written, verdicts = await self._write_alone(finished)
             except Exception as error:
                 if _is_away(error):
                     raise
@@ -88,14 +96,27 @@ class Settler(Service):
         if refusal is not None:
             raise refusal
 
+    async def _write_alone(self, finished: FinishedRun) -> tuple[FinishedRun, list[Verdict]]:
+        """Write one outcome. When the store refuses it with its record, it is written without: the history
+        may be damaged, and is only for people."""
+        try:
+            return finished, await self._backend.settle([finished])
+        except Exception as error:
+            if finished.record is None or _is_away(error):
+                raise
+        plain = msgspec.structs.replace(finished, record=None)
+        return plain, await self._backend.settle([plain])
+
     async def _write_as_dead(
         self, finished: FinishedRun, error: Exception, *, alone: bool
     ) -> tuple[FinishedRun, list[Verdict]]:
         """Make a message a dead letter, because the store will never write its outcome. `alone`: nothing was
         written since the store began to refuse."""
         dead = self._in_flight.refuse(finished, error)
+        if self._history is not None:
+            [dead] = self._history.attached([dead], repeated=True)
         try:
-            return dead, await self._backend.settle([dead])
+            return await self._write_alone(dead)
         except Exception as another:
             if _is_away(another):
                 raise
@@ -126,12 +147,16 @@ class Settler(Service):
         self._readers.room()
 
     def _close_plain(self, batch: list[FinishedRun]) -> None:
+        if self._history is not None:
+            self._history.ended(batch)
         self._held.drop_fresh(batch)
         self._traffic.count_done(batch)
         self.processed += len(batch)
 
     def _close(self, finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         """Drop a claim, count it, inform its reader, and announce its outcome."""
+        if self._history is not None and verdict is _KEPT:
+            self._history.ended_one(finished)
         self._held.drop(finished.claim)
         if isinstance(finished.outcome, Released):
             self.released += 1
@@ -139,6 +164,8 @@ class Settler(Service):
             self.processed += 1
         if verdict is _KEPT:
             self._traffic.count(finished)
+            if finished.forwards:
+                self._in_flight.forwarded.set()
         reader = self._readers.of(finished.claim)
         if reader is not None:
             reader.written(finished)

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
+from itertools import chain
 from typing import TypeVar
 
 from headrace.core.errors import after_a_part
 from headrace.core.inspector import PURGED_END_RECORDS
 from headrace.core.messages.message import Stream
-from headrace.core.records.answers import CancelAnswer, DeadFilter, ReplayAnswer, Wanted
+from headrace.core.moving.moving import Moving
+from headrace.core.moving.seal import Seal
+from headrace.core.records.answers import CancelAnswer, DeadAge, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.findings import Finding
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
@@ -26,6 +29,9 @@ T = TypeVar("T")
 class LookingVerbs(Routed):
     async def streams(self) -> list[Stream]:
         return list(dict.fromkeys(map(whole_stream, await self.store.streams())))
+
+    async def seal(self) -> Seal | None:
+        return await self.store.seal() if isinstance(self.store, Moving) else None
 
     async def counts(self, stream: Stream) -> Counts:
         parts = await self._layouts.parts(stream)
@@ -91,6 +97,11 @@ class LookingVerbs(Routed):
             return await self.store.dead_letters(stream, only=only, cursor=cursor, limit=limit)
         return await page_of_dead(parts, cursor, limit, ask)
 
+    async def oldest_dead(self, stream: Stream, *, limit: int) -> list[DeadAge]:
+        parts = await self._layouts.parts(stream)
+        found = await asyncio.gather(*(self.store.oldest_dead(part, limit=limit) for part in parts))
+        return sorted(chain(*found), key=lambda dead: dead.age_us, reverse=True)[:limit]
+
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         await self._layouts.refresh(stream)
         plan = await self._layouts.plan_in_sight(stream)
@@ -143,6 +154,23 @@ class LookingVerbs(Routed):
         parts = await self._layouts.parts(stream)
         with after_a_part(len(parts) > 1):
             return sum(await asyncio.gather(*(self.store.discard(part, ids) for part in parts)))
+
+    async def clean(self, stream: Stream, ids: Sequence[str], *, status: JobStatus, ttl_us: int) -> int:
+        parts = await self._layouts.parts(stream)
+        with after_a_part(len(parts) > 1):
+            cleaned = (self.store.clean(part, ids, status=status, ttl_us=ttl_us) for part in parts)
+            return sum(await asyncio.gather(*cleaned))
+
+    async def release_key(self, stream: Stream, key: str) -> bool:
+        parts = dict.fromkeys((*await self._layouts.parts(stream), stream))
+        return any(await asyncio.gather(*(self.store.release_key(part, key) for part in parts)))
+
+    async def remove_queue(self, stream: Stream) -> bool:
+        """Remove a queue with its parts; False: something is left in it."""
+        # The stream itself comes last: it has the layout.
+        for part in dict.fromkeys((*await self._layouts.parts(stream), stream)):
+            await self.store.remove_stream(part)
+        return stream not in await self.streams()
 
     async def run_now(self, stream: Stream, id: str) -> bool:
         return bool(await self._first(stream, id, lambda part: self.store.run_now(part, id)))

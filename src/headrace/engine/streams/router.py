@@ -1,7 +1,8 @@
 """The one class that engine, admin, jobs and events call. It routes every verb to the streams of the store.
 
 This module has opening and closing, the path of a message, upkeep and layouts. Inspection and control are in
-`looking.py`, topics in `topics.py`, schedules in `schedules.py`.
+`looking.py`, topics in `topics.py`, schedules in `schedules.py`, outboxes in `outboxes.py`,
+history in `history.py`.
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ from headrace.core.records.answers import Answer, Promoted, Reclaimed
 from headrace.core.records.control import ControlMessage, ControlState, LayoutNotice
 from headrace.core.records.record import WorkerInfo
 from headrace.core.rules.layout import Layout, whole_stream
-from headrace.core.store import LeaseKeeper, Store
+from headrace.core.store import NO_CRASH_LIMITS, LeaseKeeper, Store
 
 from .forgetting import Forgetting
+from .history import HistoryVerbs
 from .layouts import RECENT, KnownLayouts, base_of
+from .limits import LimitVerbs
 from .looking import LookingVerbs
+from .outboxes import OutboxVerbs
 from .routing import Plan
 from .schedules import ScheduleVerbs
 from .sending import Sender
@@ -48,7 +52,7 @@ REFRESH_EVERY: Final = 2
 REFRESHED: Final = 4
 
 
-class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
+class StreamRouter(TopicVerbs, LookingVerbs, OutboxVerbs, LimitVerbs, HistoryVerbs, ScheduleVerbs):
     """Streams by the names that users know, over a store in which some of them have parts.
 
     Its verbs have the names and meanings of the store's. A stream without parts goes straight to the store:
@@ -135,16 +139,29 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> Coroutine[Any, Any, list[Claim]]:
         self._consumers.add(consumer)
         whole = self._layouts.whole
         if all([stream in whole for stream in streams]):
             return self.store.claim(
-                streams, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+                streams,
+                consumer=consumer,
+                limit=limit,
+                suspects=suspects,
+                children=children,
+                constrained=constrained,
+                wait=wait,
             )
         return self._claim(
-            streams, consumer=consumer, limit=limit, suspects=suspects, children=children, wait=wait
+            streams,
+            consumer=consumer,
+            limit=limit,
+            suspects=suspects,
+            children=children,
+            constrained=constrained,
+            wait=wait,
         )
 
     async def _claim(
@@ -155,6 +172,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> list[Claim]:
         claims = await self.store.claim(
@@ -163,6 +181,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
             limit=limit,
             suspects=suspects,
             children=children,
+            constrained=constrained,
             wait=wait,
         )
         wholes = self._layouts.wholes
@@ -195,10 +214,23 @@ class StreamRouter(TopicVerbs, LookingVerbs, ScheduleVerbs):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self,
+        streams: Sequence[Stream],
+        *,
+        limit: int,
+        every_us: int = 0,
+        after_outage: bool = False,
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> Reclaimed:
+        limits: dict[Stream, int] = {}
+        for stream, most in crash_limits.items():
+            limits.update(dict.fromkeys(await self._parts_of([stream]), most))
         reclaimed = await self.store.reclaim(
-            await self._parts_of(streams), limit=limit, every_us=every_us, after_outage=after_outage
+            await self._parts_of(streams),
+            limit=limit,
+            every_us=every_us,
+            after_outage=after_outage,
+            crash_limits=limits,
         )
         return recovered_of_whole(reclaimed)
 

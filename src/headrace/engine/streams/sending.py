@@ -10,13 +10,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from headrace.core.errors import BackendUnavailable, Moved, NotConfirmed, after_a_part
-from headrace.core.messages.message import Batch, Stream
+from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.records.answers import Answer, Wanted
+from headrace.core.records.record import JobStatus, Record
 from headrace.core.store import Store
 
 from .layouts import KnownLayouts
-from .routing import Plan, spread
+from .routing import Plan, part_in, spread
 from .splitting import Splitting
 
 #: The limit for remembered batches that were sent to a whole stream: the latest of each producer, as long as
@@ -32,6 +35,8 @@ class SendState:
         self.answers: list[Answer | None] = [None] * len(batch.messages)
         self.todo: dict[Stream, list[int]] = {}
         self.generation = 0
+        #: Waiting messages of older generations that messages of the batch replace, by index.
+        self.older: dict[int, Record] = {}
         self.undurable: NotConfirmed | None = None
 
     @property
@@ -41,6 +46,11 @@ class SendState:
     @property
     def unanswered(self) -> list[int]:
         return [index for index, answer in enumerate(self.answers) if answer is None]
+
+    def message(self, index: int) -> Message:
+        """A message of the batch. One that replaces a message of an older generation gets its id."""
+        message, older = self.batch.messages[index], self.older.get(index)
+        return message if older is None else replace(message, id=older.id, fresh=False)
 
     def answered(self, part: Stream, answers: Sequence[Answer | None]) -> None:
         for index, answer in zip(self.todo.pop(part), answers, strict=True):
@@ -100,6 +110,7 @@ class Sender:
             while sending.unanswered:
                 await self._route(sending, await self._newer_plan(sending))
                 await self._carry_out(sending)
+            await self._remove_older(sending)
         except BaseException as error:
             self._remember(sending)
             if isinstance(error, BackendUnavailable) and sending.is_partly_answered:
@@ -134,7 +145,7 @@ class Sender:
 
     async def _carry_to(self, sending: SendState, part: Stream) -> None:
         batch, indices = sending.batch, sending.todo[part]
-        messages = [batch.messages[index] for index in indices]
+        messages = [sending.message(index) for index in indices]
         try:
             answers: Sequence[Answer | None] = await self._store.append(
                 Batch(part, batch.producer, batch.number, messages, batch.limit)
@@ -184,10 +195,35 @@ class Sender:
                 for part, some in asking
             )
         )
-        for (_, some), holders in zip(asking, found, strict=True):
+        for (part, some), holders in zip(asking, found, strict=True):
             for index, holder in zip(some, holders, strict=True):
-                if holder is not None:
+                if holder is None:
+                    continue
+                if messages[index].on_duplicate == "replace" and holder != messages[index].id:
+                    await self._replace_older(sending, index, await self._store.get(part, holder), plan)
+                else:
                     sending.answers[index] = Answer(holder, "duplicate")
+
+    async def _replace_older(self, sending: SendState, index: int, record: Record | None, plan: Plan) -> None:
+        """A message of an older generation that waits is replaced by one with its id in the current one. When
+        it runs or has ended, the new message is one of its own."""
+        if record is None or record.status is JobStatus.RUNNING or record.status.over:
+            return
+        wanted = Wanted.by(sending.batch.messages[index])
+        part = part_in(plan.stream, plan.layout.current, wanted.key)
+        [owner] = await self._store.holders(part, [Wanted(key=wanted.key)])
+        if owner is None:
+            sending.older[index] = record
+        else:  # an earlier call has replaced it, and its process ended before the next step
+            await self._store.clean(record.stream, [record.id], status=record.status, ttl_us=0)
+
+    async def _remove_older(self, sending: SendState) -> None:
+        """Only after the new messages are stored, so that a crash loses none."""
+        for index, record in sending.older.items():
+            answer = sending.answers[index]
+            if answer is not None and answer.id == record.id and answer.verdict != "full":
+                await self._store.clean(record.stream, [record.id], status=record.status, ttl_us=0)
+                sending.answers[index] = Answer(record.id, "replaced")
 
 
 def _to_one(batch: Batch) -> SendState:

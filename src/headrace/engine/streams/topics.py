@@ -11,6 +11,8 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final, TypeVar
 
+from msgspec.structs import replace
+
 from headrace.core.errors import BackendUnavailable, Moved, UnknownEvent
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.rules.layout import PART_MARK, whole_stream
@@ -59,9 +61,22 @@ class TopicVerbs(Routed):
         for record in sorted(records, key=_index):
             by_topic.setdefault(whole_stream(record.stream), []).append(record)
         return [
-            merged_topic(topic, by_topic[topic], len(await self._layouts.parts(topic)))
+            await self._with_pauses(
+                merged_topic(topic, by_topic[topic], len(await self._layouts.parts(topic)))
+            )
             for topic in sorted(by_topic, key=lambda each: each.name)
         ]
+
+    async def _with_pauses(self, record: TopicRecord) -> TopicRecord:
+        """With the pauses of the groups themselves: a worker that starts pauses the parts of such a group."""
+        if record.parts == 1:
+            return record
+        own = await asyncio.gather(*(self.store.counts(group.stream) for group in record.groups))
+        groups = [
+            replace(group, counts=replace(group.counts, paused=group.counts.paused or each.paused))
+            for group, each in zip(record.groups, own, strict=True)
+        ]
+        return replace(record, groups=tuple(groups))
 
     # --- reading -----------------------------------------------------------------------------------------
 

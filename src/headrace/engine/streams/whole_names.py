@@ -64,6 +64,8 @@ def state_of_whole(state: ControlState) -> ControlState:
     return ControlState(
         paused=frozenset(stream for stream in state.paused if whole_stream(stream) is stream),
         leases={stream: us for stream, us in state.leases.items() if whole_stream(stream) is stream},
+        moved_to=state.moved_to,
+        paused_tasks=state.paused_tasks,
     )
 
 
@@ -103,7 +105,7 @@ def sum_of(counts: Sequence[Counts]) -> Counts:
         dead=sum(each.dead for each in counts),
         due=sum(each.due for each in counts),
         oldest_us=min(ages, default=0),
-        paused=counts[0].paused,
+        paused=any(each.paused for each in counts),  # a pause or its end may be interrupted between parts
     )
 
 

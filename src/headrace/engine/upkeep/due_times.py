@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from math import inf
 
@@ -16,10 +18,29 @@ LOOK = 5.0
 #: Seconds by which a message may be due earlier than the store said. If it is more, the store's clock moved.
 STEP = 1.0
 
+#: After so many times in a row at which another worker was faster, that worker has the turn. Once is not
+#: enough: a worker may come a little early.
+MISSED = 2
+
+#: Seconds after a due time, at least and at most, at which a worker without the turn asks. Otherwise each
+#: message that becomes due would cost a request of every worker.
+PATIENCE = (0.4, 1.0)
+
+#: Seconds by which a worker without the turn may wait longer, for each further time at which it was late, and
+#: the most that it waits. While messages become due all the time, 300 workers then ask 140 times a second,
+#: and no longer 430 times. When the worker with the turn dies, the first of them asks after half a second.
+LONGER, LONGEST = 0.3, 4.0
+
 
 class DueTimes:
+    """One worker asks at the due times of a stream, the others a little later. They take over when it is
+    gone."""
+
     def __init__(self) -> None:
         self._due_at: dict[Stream, float] = {}
+        self._was_due: set[Stream] = set()  # of those that were chosen
+        self._missed: Counter[Stream] = Counter()
+        self._patience: dict[Stream, float] = {}
         self._sooner: set[Stream] = set()
         self._rotation: Rotation[Stream] = Rotation()
         self._looked_at = -inf
@@ -35,10 +56,11 @@ class DueTimes:
         """The streams where a message is or may be due, and every few seconds some others. With few streams,
         all of them."""
         sooner, self._sooner = self._sooner, set()
+        now = time.monotonic()
+        self._was_due = {stream for stream, due_at in self._due_at.items() if due_at <= now}
         if len(streams) <= FEW:
             return list(streams)
-        now = time.monotonic()
-        chosen = [stream for stream in streams if stream in sooner or self._due_at.get(stream, -inf) <= now]
+        chosen = [stream for stream in streams if stream in sooner or self._asked_at(stream) <= now]
         if now >= self._looked_at + LOOK:
             self._looked_at = now
             chosen += self._rotation.some([stream for stream in streams if stream not in chosen])
@@ -49,9 +71,17 @@ class DueTimes:
         for stream in asked:
             self._due_at.pop(stream, None)
 
-    def note(self, asked: Sequence[Stream], due_in_us: Mapping[Stream, int]) -> None:
-        """Note the store's answer. A stream that it does not name has no delayed messages."""
+    def note(self, asked: Sequence[Stream], due_in_us: Mapping[Stream, int], *, promoted: int) -> None:
+        """Note the store's answer. A stream that it does not name has no delayed messages. When nothing was
+        promoted where something was due, another worker was faster."""
         now = time.monotonic()
+        for stream in self._was_due.intersection(asked):
+            self._missed[stream] = 0 if promoted else self._missed[stream] + 1
+        self._patience = {
+            stream: random.uniform(PATIENCE[0], _most_patience(missed))  # nosec B311 # jitter
+            for stream, missed in self._missed.items()
+            if missed >= MISSED
+        }
         for stream in asked:
             due_at = now + due_in_us.get(stream, inf) / SECOND
             if due_at < self._due_at.get(stream, -inf) - STEP and stream not in self._sooner:
@@ -61,5 +91,13 @@ class DueTimes:
     def seconds_left(self) -> float:
         """Seconds until the next known due time or the next check."""
         now = time.monotonic()
-        soonest = min(self._due_at.values(), default=inf)
+        soonest = min(map(self._asked_at, self._due_at), default=inf)
         return max(0.0, min(soonest - now, LOOK))
+
+    def _asked_at(self, stream: Stream) -> float:
+        """When to ask for a stream: at once if its due time is unknown."""
+        return self._due_at.get(stream, -inf) + self._patience.get(stream, 0.0)
+
+
+def _most_patience(missed: int) -> float:
+    return min(LONGEST, PATIENCE[1] + LONGER * (missed - MISSED))

@@ -11,6 +11,7 @@ import msgspec
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
+from headrace.core.moving.seal import moved_to
 from headrace.core.records.control import ControlState
 from headrace.core.records.record import RunningJob, WorkerInfo
 from headrace.core.runtime.clock import SECOND
@@ -19,6 +20,8 @@ from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.intake.worker_readers import WorkerReaders
 from headrace.engine.options import WorkerOptions
 from headrace.engine.producing.identity import host_name
+from headrace.engine.relaying.relay import Relay
+from headrace.engine.running.job_limits import JobLimits
 from headrace.engine.service import Service
 from headrace.engine.settling.claim_control import ClaimControl
 from headrace.engine.settling.held_claims import HeldClaims
@@ -42,6 +45,7 @@ class WorkerDescription(msgspec.Struct, frozen=True):
     readers: WorkerReaders
     held: HeldClaims
     timings: tuple[str, ...]  # the timetables by which it fires schedules
+    relays: tuple[Relay, ...] = ()
 
     def info(self, started_us: int) -> WorkerInfo:
         running = islice(self.held.running.values(), NAMED)
@@ -55,6 +59,7 @@ class WorkerDescription(msgspec.Struct, frozen=True):
             polled_us=round(self.readers.polled_at * SECOND),
             groups=tuple(stream.name for stream in self.served.groups),
             timings=self.timings,
+            relays=tuple(name for relay in self.relays for name in relay.source.names),
             running=tuple(RunningJob(run.id, run.task, run.claim.claimed_us) for run in running),
         )
 
@@ -73,6 +78,7 @@ class Heartbeat(Service):
         *,
         leases: Leases,
         claim_control: ClaimControl,
+        limits: JobLimits,
         emitter: Emitter,
     ) -> None:
         self._backend = backend
@@ -80,6 +86,7 @@ class Heartbeat(Service):
         self._started_us = 0
         self._leases = leases
         self._claim_control = claim_control
+        self._limits = limits
         super().__init__("heartbeat", self._beat, emitter=emitter)
 
     def start(self) -> None:
@@ -96,7 +103,10 @@ class Heartbeat(Service):
     async def _beat(self) -> float | None:
         state = await self._send()
         self._claim_control.handle_pauses(state.paused)
+        self._limits.pause(state.paused_tasks)
         self._leases.changed(state.leases)
+        if state.moved_to:
+            raise moved_to(state.moved_to)
         return BEAT_EVERY * random.uniform(0.9, 1.1)  # nosec B311 # jitter
 
     async def _send(self, *, leaving: bool = False) -> ControlState:

@@ -41,7 +41,7 @@ class LeaseRenewal:
         leases: Leases,
         emitter: Emitter,
         report: Callable[[list[tuple[Claim, Renewal]]], None],
-        pulse: ProcessPulse | None = None,
+        pulse: ProcessPulse,
     ) -> None:
         self.renewed = 0  # leases, so far
         self._lease_keeper = lease_keeper
@@ -50,7 +50,7 @@ class LeaseRenewal:
         self._interval = leases.shortest / BEATS
         self._emitter = emitter
         self._report = report
-        self._pulse = pulse or ProcessPulse(leases)
+        self._pulse = pulse
         self._loop = asyncio.get_running_loop()
         self._stopping = False
         self._urgent = False  # renew also claims that are not due yet

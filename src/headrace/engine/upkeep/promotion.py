@@ -41,6 +41,7 @@ class Promotion(Service):
             left_us = promoted.next_in_us
             pause = PROMOTE_FALLBACK if left_us is None else min(PROMOTE_FALLBACK, max(0, left_us) / SECOND)
         else:
-            self._due_times.note(asked, promoted.by_stream)
+            found = promoted.count + promoted.limits
+            self._due_times.note(asked, promoted.by_stream, promoted=found)
             pause = self._due_times.seconds_left()
         return None if promoted.count >= PROMOTE_BATCH else pause

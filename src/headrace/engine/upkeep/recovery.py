@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 
-from headrace.core.messages.outcome import DeadReason
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.message import State, Stream
+from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.records.answers import Recovery
-from headrace.core.records.record import JobStatus
+from headrace.core.records.record import JobStatus, Record, dead_letter_of, opened_letter
 from headrace.core.runtime.clock import SECOND, SystemClock, microseconds
 from headrace.core.signals import ClockStepped, EventDied, EventRecovered, JobDied, JobRecovered, Signal
+from headrace.core.store import NO_CRASH_LIMITS
 from headrace.engine.emitter import Emitter
+from headrace.engine.history.recorder import HistoryRecorder
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
@@ -34,13 +39,18 @@ class LeaseRecovery(Service):
         *,
         leases: Leases,
         emitter: Emitter,
-        pulse: ProcessPulse | None = None,
+        pulse: ProcessPulse,
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
+        history: HistoryRecorder | None = None,
     ) -> None:
         self._backend = backend
         self._served = served
         self._leases = leases
-        self._pulse = pulse or ProcessPulse(leases)
-        self._elapsed_us = SystemClock().elapsed_us
+        self._pulse = pulse
+        self._crash_limits = crash_limits
+        self._history = history
+        self._clock = SystemClock()
+        self._elapsed_us = self._clock.elapsed_us
         self._reached_us: int | None = None  # when a check last succeeded
         self._refused = False  # a check failed since then
         super().__init__("recovery", self._reclaim, emitter=emitter)
@@ -55,6 +65,7 @@ class LeaseRecovery(Service):
                 limit=RECLAIM_BATCH,
                 every_us=microseconds(every),
                 after_outage=self._was_away(),
+                crash_limits=self._crash_limits,
             )
         except Exception:
             self._refused = True
@@ -63,7 +74,7 @@ class LeaseRecovery(Service):
         if reclaimed.stepped_us:
             self._emitter.emit(ClockStepped(reclaimed.stepped_us / SECOND))
         for recovery in reclaimed.recovered:
-            self._announce(recovery)
+            await self._announce(recovery)
         if reclaimed.more:
             return None
         # The worker that has the turn keeps it. The others check later, and take over when it is gone.
@@ -80,20 +91,51 @@ class LeaseRecovery(Service):
             return True
         return gap > LONG_GAP * lease and self._pulse.stood_still(self._reached_us)
 
-    def _announce(self, recovery: Recovery) -> None:
-        signal = recovered_event(recovery) if recovery.stream.kind == "group" else recovered(recovery)
+    async def _announce(self, recovery: Recovery) -> None:
+        signal = (
+            recovered_event(recovery) if recovery.stream.kind == "group" else await self._recovered(recovery)
+        )
         if signal is not None:
             self._emitter.emit(signal)
 
+    async def _recovered(self, recovery: Recovery) -> Signal | None:
+        """The signal for a job that was recovered from a worker that is gone."""
+        names = recovery.id, recovery.task, recovery.stream.name
+        if recovery.status is JobStatus.DEAD:
+            record = await self._dead_record(recovery)
+            if self._history is not None:
+                self._history.ended_elsewhere(record)
+            return JobDied(
+                *names,
+                attempt=recovery.crashes,
+                reason=DeadReason.CRASHED.value,
+                error_type="",
+                error=_crashes(recovery),
+                dead_letter=opened_letter(dead_letter_of(record)),
+            )
+        if recovery.status is JobStatus.QUEUED:
+            return JobRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
+        return None
 
-def recovered(recovery: Recovery) -> Signal | None:
-    """The signal for a job that was recovered from a worker that is gone."""
-    names = recovery.id, recovery.task, recovery.stream.name
-    if recovery.status is JobStatus.DEAD:
-        return JobDied(*names, recovery.crashes, DeadReason.CRASHED.value, "", _crashes(recovery))
-    if recovery.status is JobStatus.QUEUED:
-        return JobRecovered(*names, crashes=recovery.crashes, worker=recovery.worker)
-    return None
+    async def _dead_record(self, recovery: Recovery) -> Record:
+        """The record of the dead letter in the store. When it cannot be read, or is gone already: what the
+        recovery knows of it."""
+        try:
+            record = await self._backend.get(recovery.stream, recovery.id)
+        except BackendUnavailable:
+            record = None
+        if record is None or record.status is not JobStatus.DEAD:
+            record = Record(
+                recovery.stream,
+                recovery.id,
+                JobStatus.DEAD,
+                task=recovery.task,
+                state=State(crashes=recovery.crashes),
+                ended_us=self._clock.now_us(),
+                reason=DeadReason.CRASHED,
+                failure=Failure("", _crashes(recovery)),
+            )
+        return record
 
 
 def recovered_event(recovery: Recovery) -> Signal | None:

@@ -14,9 +14,10 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule import (
     Firing,
     Schedule,
+    counted,
     due,
     message_at,
-    next_after,
+    next_of,
     opened,
     stored_schedule,
 )
@@ -106,7 +107,8 @@ class ScheduleRunner(Service):
             plan = self._plan(schedule, record, table.now_us)
             if isinstance(plan, Firing):
                 messages = [self._message(schedule, moment_us, table.now_us) for moment_us in plan.moments]
-                firings.append(advance(record, plan.until_us, messages))
+                definition = counted(record.definition, len(messages)) if schedule.limit else None
+                firings.append(advance(record, plan.until_us, messages, definition=definition))
             else:
                 pause = min(pause, plan)
         if not firings:
@@ -131,7 +133,7 @@ class ScheduleRunner(Service):
         """The firing that is due, or seconds until one is due."""
         try:
             firing = due(schedule, record.last_us, now_us)
-            upcoming = next_after(schedule.timing, record.last_us)
+            upcoming = next_of(schedule, record.last_us)
         except Exception as error:
             # For example, this machine does not know the time zone. The other schedules must go on.
             self._announce(schedule.name, error)

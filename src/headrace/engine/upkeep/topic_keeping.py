@@ -15,7 +15,7 @@ from headrace.engine.streams import StreamRouter
 from headrace.engine.subscription import Subscription
 
 #: Seconds between two rounds.
-KEEP_EVERY = 5.0
+KEEP_EVERY = 10.0
 
 #: Events of a topic that are trimmed in one step of the store.
 TRIM_BATCH = 1000

@@ -12,38 +12,29 @@ from itertools import count
 
 import msgspec
 
-from headrace.core.messages.claim import Claim, size_of
+from headrace.core.errors import ConfigurationError
+from headrace.core.limits.paused_tasks import paused_tasks
+from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Settlement, Verdict
 from headrace.core.records.answers import Promoted, Reclaimed, Recovery
 from headrace.core.records.control import ControlMessage, ControlState, ScheduleNotice
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
-from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
+from headrace.core.rules.lanes import first_of
 from headrace.core.rules.layout import Layout
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped
-from headrace.core.store import CLAIM_BYTES
+from headrace.core.store import CRASH_LIMIT
 from headrace.core.topics.topic import KeptTopics, Start
 from headrace.stores.memory.streams.group_state import GroupState
-from headrace.stores.memory.streams.lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN
+from headrace.stores.memory.streams.history_ring import HistoryRing
+from headrace.stores.memory.streams.outbox_state import OutboxState
 from headrace.stores.memory.streams.stream_state import StreamState
 from headrace.stores.memory.streams.topic_state import TopicState
 
+from .claim_step import ClaimLimits, ClaimStep
+from .limits import LimitStates
 from .traffic import TrafficByMinute
 from .waiter import Waiter
-
-
-class ClaimLimits(msgspec.Struct, frozen=True):
-    """The most messages that a claim wants. `turn` counts the claims of a process."""
-
-    turn: int
-    limit: int
-    suspects: int
-    children: int
-
-    @property
-    def lanes(self) -> tuple[int, ...]:
-        """The lanes after the lane of suspects, in the order in which a claim takes from them."""
-        return (RETURNED, *(BOTTOM_UP if is_from_bottom(self.turn) else TOP_DOWN))
 
 
 class _ForkedStores:
@@ -109,8 +100,12 @@ class SharedState:
         self.lock = threading.Lock()
         self.stream_states: dict[Stream, StreamState] = {}
         self.layouts: dict[Stream, Layout] = {}
+        #: An outbox stays when its group is removed: what was forwarded is accepted.
+        self.outboxes: dict[Stream, OutboxState] = {}
+        self.history: dict[Stream, HistoryRing] = {}
         self.listeners: set[MemoryListener] = set()
         self.traffic = TrafficByMinute()
+        self.limits = LimitStates(self.announce)
         #: One counter for all streams: a group that is removed and joined again must not repeat a token.
         self._numbers = count(1)
         self._workers: OrderedDict[str, AnnouncedWorker] = OrderedDict()  # the longest silent first
@@ -129,11 +124,11 @@ class SharedState:
     def _new_state(self, stream: Stream) -> StreamState:
         match stream.kind:
             case "queue":
-                return StreamState(stream, self.announce, self._numbers)
+                return StreamState(stream, self.announce, self._numbers, self.limits)
             case "topic":
-                return TopicState(stream, self.announce, self._numbers)
+                return TopicState(stream, self.announce, self._numbers, self.limits)
             case "group":
-                return GroupState(stream, self.announce, self._numbers, self.topic(stream))
+                return GroupState(stream, self.announce, self._numbers, self.limits, self.topic(stream))
 
     def _was_removed(self, stream: Stream) -> bool:
         return stream.kind == "group" and stream.group in self.topic(stream).removed
@@ -208,10 +203,11 @@ class SharedState:
 
     def remove(self, stream: Stream) -> bool:
         stream_state = self.stream_states.get(stream)
-        if stream_state is None or (stream.kind != "group" and stream_state.in_use):
+        if stream_state is None or (stream.kind != "group" and self._is_in_use(stream_state)):
             return False
         del self.stream_states[stream]
         self.layouts.pop(stream, None)
+        self.history.pop(stream, None)
         if not isinstance(stream_state, GroupState):
             stream_state.wake()  # waiting claims move to the next stream of this name
             return stream_state.established
@@ -222,6 +218,10 @@ class SharedState:
         del topic.groups[stream.group]
         stream_state.leave()
         return True
+
+    def _is_in_use(self, stream_state: StreamState) -> bool:
+        outbox = self.outboxes.get(stream_state.stream)
+        return stream_state.in_use or (outbox is not None and bool(outbox.entries))
 
     def keep_topics(
         self, streams: Sequence[Stream], wants_order: Mapping[Stream, bool], limit: int, now_us: int
@@ -243,45 +243,7 @@ class SharedState:
 
     def take(self, streams: Sequence[Stream], wanted: ClaimLimits, consumer: str, now_us: int) -> list[Claim]:
         stream_states = self._open_states(streams, wanted.turn, now_us)
-        with_children = (
-            [each for each in stream_states if each.lanes.held_children] if wanted.children else []
-        )
-        children = wanted.children
-
-        room = CLAIM_BYTES
-
-        def take_from(stream_states: list[StreamState], lane: int, limit: int) -> list[Claim]:
-            nonlocal room
-            claims: list[Claim] = []
-            for stream_state in stream_states:
-                if len(claims) >= limit or room <= 0:
-                    break
-                found = stream_state.take(lane, limit - len(claims), room, consumer, now_us)
-                room -= size_of(found)
-                claims += found
-            return claims
-
-        def take(lane: int, limit: int) -> list[Claim]:
-            nonlocal children
-            if not with_children:
-                return take_from(stream_states, lane, limit)
-            claims: list[Claim] = []
-            for child_work in (True, False) if is_child_work_first(wanted.turn) else (False, True):
-                most = limit - len(claims)
-                if child_work:
-                    taken = take_from(with_children, lane + CHILD, min(most, children))
-                    children -= len(taken)
-                else:
-                    taken = take_from(stream_states, lane, most)
-                claims += taken
-            return claims
-
-        claims = take(SUSPECT, min(wanted.suspects, wanted.limit))
-        for lane in wanted.lanes:
-            if len(claims) == wanted.limit or room <= 0:
-                break
-            claims += take(lane, wanted.limit - len(claims))
-        return claims
+        return ClaimStep(stream_states, wanted, consumer=consumer, now_us=now_us).run()
 
     def _open_states(self, streams: Sequence[Stream], turn: int, now_us: int) -> list[StreamState]:
         first = first_of(len(streams), turn)
@@ -295,37 +257,52 @@ class SharedState:
         if not settlements:
             return []
         stream = settlements[0].claim.stream
-        if not [each for each in settlements if each.claim.stream is not stream]:  # almost always
-            return self.stream_state(stream).settle_all(settlements, now_us)
-        stream_state = self.stream_state
-        return [
-            stream_state(each.claim.stream).settle(each.claim, each.outcome, now_us) for each in settlements
-        ]
+        if not [
+            each for each in settlements if each.claim.stream is not stream or each.forwards or each.record
+        ]:
+            return self.stream_state(stream).settle_all(settlements, now_us)  # almost always
+        return [self._settle(each, now_us) for each in settlements]
+
+    def _settle(self, settlement: Settlement, now_us: int) -> Verdict:
+        claim = settlement.claim
+        verdict = self.stream_state(claim.stream).settle(claim, settlement.outcome, now_us)
+        if settlement.forwards and verdict is Verdict.KEPT:
+            self.outboxes.setdefault(claim.stream, OutboxState()).put(settlement.forwards, now_us)
+        if settlement.record is not None and verdict is Verdict.KEPT:
+            self.history_of(claim.stream).put(settlement.record)
+        return verdict
+
+    def history_of(self, stream: Stream) -> HistoryRing:
+        return self.history.setdefault(stream, HistoryRing())
 
     def restart_leases(self, streams: Iterable[Stream], now_us: int) -> None:
         for stream in streams:
             self.stream_state(stream).restart_leases(now_us)
 
-    def reclaim(self, streams: Sequence[Stream], limit: int, now_us: int) -> Reclaimed:
+    def reclaim(
+        self, streams: Sequence[Stream], limit: int, now_us: int, crash_limits: Mapping[Stream, int]
+    ) -> Reclaimed:
         recovered: list[Recovery] = []
         for stream in streams:
-            recovered += self.stream_state(stream).recover(limit - len(recovered), now_us)
+            most = crash_limits.get(stream, CRASH_LIMIT)
+            recovered += self.stream_state(stream).recover(limit - len(recovered), now_us, most)
         more = any(self.stream_state(stream).overdue(now_us) for stream in streams)
         return Reclaimed(tuple(recovered), more)
 
     def promote(self, streams: Sequence[Stream], limit: int, now_us: int) -> Promoted:
         stream_states = [self.stream_state(stream) for stream in streams]
+        self.limits.look(now_us)
         for promoted in range(limit + 1):
             due = [
                 (due_us, stream_state)
                 for stream_state in stream_states
                 if (due_us := stream_state.due_messages.first_us()) is not None
             ]
-            if not due:
-                return Promoted(promoted, None)
-            due_us, stream_state = min(due, key=lambda pair: pair[0])
-            if due_us > now_us or promoted == limit:
-                return Promoted(promoted, max(due_us - now_us, 0))
+            first_us = min((due_us for due_us, _ in due), default=None)
+            if first_us is None or first_us > now_us or promoted == limit:
+                times = [time for time in (first_us, self.limits.first_us()) if time is not None]
+                return Promoted(promoted, max(min(times) - now_us, 0) if times else None)
+            _, stream_state = min(due, key=lambda pair: pair[0])
             stream_state.promote(now_us)
         raise AssertionError("unreachable")
 
@@ -333,6 +310,8 @@ class SharedState:
         pruned = 0
         for stream_state in self.stream_states.values():
             pruned += stream_state.prune(limit - pruned, now_us)
+        for ring in self.history.values():
+            pruned += ring.prune(limit - pruned, now_us)
         while pruned < limit and self._workers:
             consumer, seen = next(iter(self._workers.items()))
             if seen.until_us > now_us:
@@ -353,10 +332,19 @@ class SharedState:
             leases={
                 stream_state.stream: us for stream_state in own if (us := stream_state.lease.us) is not None
             },
+            paused_tasks=paused_tasks(self.limits.all_figures()),
         )
 
     def forget_worker(self, consumer: str) -> None:
         self._workers.pop(consumer, None)
+
+    def demand_worker(self, now_us: int) -> None:
+        """Refuse messages in a child process, where no worker could ever claim them."""
+        if not self.workers(now_us):
+            raise ConfigurationError(
+                "a task with run_in='process' cannot enqueue or publish on memory://: its process has its "
+                "own store, which no worker serves. Do it in another task, or use SQLite or a server"
+            )
 
     def workers(self, now_us: int) -> list[WorkerInfo]:
         return [seen.worker for seen in self._workers.values() if seen.until_us > now_us]

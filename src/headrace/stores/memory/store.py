@@ -5,19 +5,22 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from itertools import count
+from itertools import count, islice
 from time import monotonic
 
 import msgspec
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.inspector import PURGED_END_RECORDS
+from headrace.core.limits.figures import LimitFigures, LimitRecord
+from headrace.core.limits.limiting import Limiting
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
 from headrace.core.records.answers import (
     Answer,
     CancelAnswer,
+    DeadAge,
     DeadFilter,
     Promoted,
     Reclaimed,
@@ -29,9 +32,10 @@ from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.findings import Finding, ok
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
+from headrace.core.runtime.child_process import is_child
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
-from headrace.core.store import LeaseKeeper, PartitionedStore
+from headrace.core.store import NO_CRASH_LIMITS, LeaseKeeper, PartitionedStore
 from headrace.core.topics.topic import (
     KeptTopics,
     Reading,
@@ -41,8 +45,11 @@ from headrace.core.topics.topic import (
 )
 from headrace.stores.memory.streams.stream_state import StreamState
 
+from .claim_step import ClaimLimits
+from .history import MemoryHistory
 from .layouts import MemoryLayouts
-from .shared_state import ClaimLimits, MemoryListener, SharedState
+from .outbox import MemoryOutboxes
+from .shared_state import MemoryListener, SharedState
 from .topic_views import reading_of, record_of_topic
 from .views import counts_of, end_of, page_of_dead, page_of_records, record_of
 from .waiter import Waiter
@@ -51,7 +58,7 @@ from .waiter import Waiter
 RegisteredWaiter = tuple[Waiter[None], list[set[Waiter[None]]]]
 
 
-class MemoryStore(MemoryLayouts, PartitionedStore):
+class MemoryStore(MemoryLayouts, MemoryOutboxes, MemoryHistory, Limiting, PartitionedStore):
     def __init__(self, store: SharedState, *, name: str, clock: TimeSource) -> None:
         self._store = store
         self._lock = store.lock
@@ -95,6 +102,8 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
 
     async def append(self, batch: Batch) -> list[Answer]:
         with self._lock:
+            if is_child():
+                self._store.demand_worker(self._now_us())
             return self._store.stream_state(batch.stream).append(batch, self._now_us())
 
     async def claim(
@@ -105,9 +114,16 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> list[Claim]:
-        wanted = ClaimLimits(next(self._turns), limit, suspects, limit if children is None else children)
+        wanted = ClaimLimits(
+            next(self._turns),
+            limit,
+            suspects,
+            children=limit if children is None else children,
+            constrained=limit if constrained is None else constrained,
+        )
         until = monotonic() + wait
         while True:
             with self._lock:
@@ -162,14 +178,20 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self,
+        streams: Sequence[Stream],
+        *,
+        limit: int,
+        every_us: int = 0,
+        after_outage: bool = False,
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> Reclaimed:
         with self._lock:
             now_us = self._now_us()
             stepped_us = self._watch.step_us(now_us, self._watch.elapsed_us())
             if stepped_us or after_outage:
                 self._store.restart_leases(list(streams), now_us)
-            reclaimed = self._store.reclaim(streams, limit, now_us)
+            reclaimed = self._store.reclaim(streams, limit, now_us, crash_limits)
             return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
 
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
@@ -214,6 +236,20 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
                 self._store.listeners.discard(listener)
 
         return stop
+
+    # --- limits ------------------------------------------------------------------------------------------
+
+    async def declare_limits(self, limits: Sequence[LimitFigures]) -> list[LimitFigures]:
+        with self._lock:
+            return self._store.limits.declare(limits, self._now_us())
+
+    async def set_limit(self, name: str, figures: LimitFigures | None) -> bool:
+        with self._lock:
+            return self._store.limits.override(name, figures, self._now_us())
+
+    async def limits(self, *, counted: bool = True) -> list[LimitRecord]:
+        with self._lock:
+            return self._store.limits.records()
 
     # --- schedules ---------------------------------------------------------------------------------------
 
@@ -349,6 +385,11 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             return page_of_dead(self._store.stream_state(stream), only, cursor, limit)
 
+    async def oldest_dead(self, stream: Stream, *, limit: int) -> list[DeadAge]:
+        with self._lock:
+            now_us, dead = self._now_us(), self._store.stream_state(stream).dead
+            return [DeadAge(id, now_us - dead[id].since_us) for id in islice(dead, limit)]
+
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         with self._lock:
             stream_state, now_us = self._store.stream_state(stream), self._now_us()
@@ -358,6 +399,15 @@ class MemoryStore(MemoryLayouts, PartitionedStore):
         with self._lock:
             stream_state = self._store.stream_state(stream)
             return sum(stream_state.discard(id) for id in ids)
+
+    async def clean(self, stream: Stream, ids: Sequence[str], *, status: JobStatus, ttl_us: int) -> int:
+        with self._lock:
+            stream_state, now_us = self._store.stream_state(stream), self._now_us()
+            return sum(stream_state.clean(id, status, ttl_us, now_us) for id in ids)
+
+    async def release_key(self, stream: Stream, key: str) -> bool:
+        with self._lock:
+            return self._store.stream_state(stream).keys.free(key, self._now_us())
 
     async def examine(self) -> list[Finding]:
         return [ok("store", "memory: it lives in this process, and everything in it ends with it")]

@@ -10,7 +10,15 @@ from typing import TYPE_CHECKING
 from headrace.core.messages.job_log import NO_LOG
 from headrace.core.records.answers import DeadFilter
 from headrace.core.records.listing import PARTS, ListingPart, ListingWalk, numbers_in
-from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, dead_letter_of
+from headrace.core.records.record import (
+    ORDER_KEY,
+    Counts,
+    DeadLetter,
+    JobStatus,
+    Page,
+    Record,
+    dead_letter_of,
+)
 from headrace.stores.memory.streams.end_records import EndRecord
 from headrace.stores.memory.streams.entry import Entry
 
@@ -166,5 +174,14 @@ def _record_of_entry(stream_state: MessageStates, entry: Entry, now_us: int) -> 
         progress=entry.progress if running else None,
         log=entry.log if running else NO_LOG,
         unique_key=unique.key if unique else "",
+        waiting_for="" if expired else _waiting_for(stream_state, entry),
         takes_key=unique is not None and unique.until == "finished",
     )
+
+
+def _waiting_for(stream_state: MessageStates, entry: Entry) -> str:
+    if entry.status is not JobStatus.QUEUED:
+        return ""
+    if stream_state.parking.is_parked(entry):
+        return ORDER_KEY
+    return stream_state.lanes.lines.blocked_by(entry) if entry.message.constraints is not None else ""

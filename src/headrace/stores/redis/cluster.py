@@ -8,8 +8,10 @@ from typing import Any
 
 from hiredis import ReplyError
 
-from headrace.core.errors import BackendUnavailable
+from headrace.core.errors import BackendUnavailable, ConfigurationError
+from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import TimeSource
+from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.address import Address, Place
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes, NodeRequest
 from headrace.stores.redis.client.cluster_slots import AnyNode, ClusterSlots, SlotOwner, slot_of
@@ -17,6 +19,7 @@ from headrace.stores.redis.client.connection import Finder, Greeting, Hearing, L
 from headrace.stores.redis.health.permissions import Probe, probe_keys
 
 from .faults import DamagedReply, error_of, leads_elsewhere, lost, passes_soon, redirection_of
+from .keys import label_of
 from .notices import Notices
 from .server import RedisServer
 from .server_info import ServerInfo
@@ -32,11 +35,65 @@ class ClusterStore(RedisServer):
         self._slots = ClusterSlots(address)
         self._servers: dict[Place, ServerInfo] = {}
         self._notices = Notices()
+        self._stored_tags: dict[str, str] = {}
         super().__init__(address, namespace, clock)
         self._nodes = ClusterNodes(self._slots, self._main_link)
         # One node is inspected in place of all.
         owner = SlotOwner(self._slots, address, slot_of(probe_keys(namespace)[0].encode()))
         self.link = self._add(Link(address, finder=owner, greet=self._greet, life=self.life))
+
+    # --- hash tags ---------------------------------------------------------------------------------------
+
+    def tag_of(self, stream: Stream) -> str:
+        if stream.kind != "queue":
+            return ""
+        return self.tags.get(stream.name) or self._stored_tags.get(stream.name, "")
+
+    async def learn_tags(self) -> None:
+        try:
+            row = await self.command("HGETALL", self.keys.tags)
+        except BackendUnavailable:
+            return  # a queue that is used for the first time asks again
+        names = [text_of(word) for word in row]
+        self._stored_tags = dict(zip(names[::2], names[1::2], strict=True))
+        self._use_tags()
+
+    async def list_streams(self, *streams: Stream, relayed: bool = False) -> None:
+        for stream in streams:
+            if stream.kind == "queue":
+                try:
+                    await self._agree_on_tag(stream)
+                except BackendUnavailable as error:
+                    self.pass_over(self.queue(stream), error)  # the node of all names cannot be reached
+        await super().list_streams(*streams, relayed=relayed)
+
+    async def _agree_on_tag(self, stream: Stream) -> None:
+        """Store the tag that this process declares, unless the queue is in use without it."""
+        wanted, known = self.tags.get(stream.name), await self._stored_tag(stream)
+        if wanted and not known:
+            labels = await self.command("SMEMBERS", self.keys.streams)
+            if label_of(stream).encode() not in labels:
+                await self.command("HSET", self.keys.tags, stream.name, wanted)
+                known = wanted
+        if wanted and known != wanted:
+            now = f"with hash_tag={known!r}" if known else "without a hash tag"
+            raise ConfigurationError(
+                f"queue {stream.name!r} is in use {now}, and hash_tag={wanted!r} is declared: declare it as "
+                "it is, or use another name"
+            )
+        if known:
+            self._stored_tags[stream.name] = known
+        self._use_tags()
+
+    async def _stored_tag(self, stream: Stream) -> str:
+        known = await self.command("HGET", self.keys.tags, stream.name)
+        return text_of(known) if known else ""
+
+    def _use_tags(self) -> None:
+        """Forget the keys of queues that have got another tag."""
+        for stream, queue in list(self._queues.items()):
+            if queue.tag != self.tag_of(stream):
+                del self._queues[stream]
 
     # --- connections -------------------------------------------------------------------------------------
 

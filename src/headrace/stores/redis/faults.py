@@ -15,6 +15,7 @@ import msgspec
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, ChangesRefused, HeadraceError, RequestRefused
+from headrace.core.moving.seal import moved_to
 from headrace.stores.redis.client.address import Place
 
 
@@ -88,6 +89,8 @@ FAULTS: dict[str, ServerFault] = {
     "SEALED": ServerFault(
         Course.TELL, "takes no more in this part of a stream", "its layout has changed, and is read anew"
     ),
+    "STOREMOVED": ServerFault(Course.TELL, "holds nothing any more", "everything was moved to another store"),
+    "CONFLICT": ServerFault(Course.TELL, "cannot take a page of another store", "it holds something else"),
     "WRONGTYPE": ServerFault(
         Course.TELL,
         "holds something else under one of our keys",
@@ -174,6 +177,8 @@ def fault_of(error: ReplyError) -> ServerFault:
 def error_of(reply: ReplyError, server: str, *, uncertain: bool = False) -> HeadraceError:
     """The error to raise for an error reply. `uncertain`: other commands of the request were carried out."""
     fault = fault_of(reply)
+    if is_error(reply, "STOREMOVED"):
+        return moved_to(str(reply).partition("STOREMOVED ")[2])
     return _kind_of(reply, fault)(
         f"{server} {fault.what} ({reply}): {fault.advice}",
         uncertain=uncertain or fault.doubtful,
@@ -221,6 +226,11 @@ def is_out_of_memory(reply: Any) -> bool:
 
 def is_sealed(reply: Any) -> bool:
     return is_error(reply, "SEALED")
+
+
+def conflict_in(reply: Any) -> str | None:
+    """Why a page of another store cannot be imported; None: it can."""
+    return str(reply).partition("CONFLICT ")[2] if is_error(reply, "CONFLICT") else None
 
 
 def is_per_chunk(reply: Any) -> bool:

@@ -9,6 +9,7 @@ from .server import RedisServer
 
 async def labels_of(store: RedisServer) -> list[str]:
     """The labels of all streams (`label_of`)."""
+    await store.learn_tags()
     return readable_texts(await store.command("SMEMBERS", store.keys.streams))
 
 

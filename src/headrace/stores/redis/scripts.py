@@ -34,6 +34,7 @@ class Script(msgspec.Struct, frozen=True):
     name: str
     source: bytes
     digest: bytes
+    limited: bool = False  # it needs the prefix of limits as its last key
 
 
 def rules_text(rules: TopicRules) -> str:
@@ -76,8 +77,32 @@ def _script(name: str) -> Script:
     )
     functions = (f"local function {each}()\n{source}\nend" for each, source in called.items())
     parts = (_text(part) for part in names)
-    source = "\n".join([*parts, *functions, text, *continued.values()]).encode()
-    return Script(name, source, hashlib.sha1(source, usedforsecurity=False).hexdigest().encode())
+    return _made(name, list(names), [*parts, *functions, text, *continued.values()])
+
+
+def _made(name: str, parts: list[str], texts: list[str]) -> Script:
+    source = "\n".join(texts).encode()
+    digest = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+    return Script(name, source, digest, limited="limits" in parts)
+
+
+#: What a script needs for messages with constraints, besides its own parts.
+_LIMITED = ("limits", "lines", "gathering", "slots")
+
+
+def _limited(settled: str) -> Script:
+    """A script that settles, for messages with constraints."""
+    text = _text(settled)
+    names = [*_required(text), *_LIMITED]
+    return _made(f"{settled}_limited", names, [*map(_text, names), text])
+
+
+def _forwarding(settled: str, *more: str) -> Script:
+    """A script that settles, followed by lua/settle/forward.lua, which calls it as the function `settle`."""
+    text, called = _text("forward"), _text(settled)
+    names = list(dict.fromkeys([*_required(called), *more, *_required(text)]))
+    function = f"local function settle()\n{called}\nend"
+    return _made("_".join(("forward", settled, *more)), names, [*map(_text, names), function, text])
 
 
 def _named(header: re.Pattern[str], text: str) -> dict[str, str]:
@@ -92,13 +117,21 @@ def _required(text: str) -> list[str]:
 
 
 RUN_AGAIN = _script("run_again")
+TAKE_OUTGOING = _script("take_outgoing")
+HAND_ON = _script("hand_on")
+BURY_REFUSED = _script("bury_refused")
 APPEND = _script("append")
 APPEND_ONE = _script("append_one")
 APPEND_UNIQUE = _script("append_unique")
+APPEND_LIMITED = _script("append_limited")
+APPEND_REPLACING = _script("append_replacing")
 DECLARE_TOPIC = _script("declare_topic")
 BURY = _script("bury")
 CANCEL = _script("cancel")
+CLEAN = _script("clean")
+RELEASE_KEY = _script("release_key")
 CLAIM = _script("claim")
+CLAIM_LINES = _script("claim_lines")
 CONCLUDE = _script("conclude")
 COUNTS = _script("counts")
 DISCARD = _script("discard")
@@ -109,17 +142,21 @@ FINISH = _script("finish")
 RUN_NOW = _script("run_now")
 HOLDERS = _script("holders")
 ISSUE_DUE_EVENTS = _script("issue_due_events")
+IMPORT_PAGE = _script("import_page")
 JOIN = _script("join")
 SWAP_LAYOUT = _script("swap_layout")
 LIST_MESSAGES = _script("list_messages")
 GET = _script("get")
+OLDEST_DEAD = _script("oldest_dead")
 OVERDUE = _script("overdue")
 PAUSE = _script("pause")
 PROBE = _script("probe")
 PROMOTE = _script("promote")
 PUBLISH = _script("publish")
 PURGE = _script("purge")
+READ_ASIDE = _script("read_aside")
 REBASE = _script("rebase")
+RECORD_HISTORY = _script("record_history")
 RECOVER = _script("recover")
 REMOVE_STREAM = _script("remove_stream")
 RENEW = _script("renew")
@@ -129,6 +166,10 @@ RESET = _script("reset")
 LEAVE = _script("leave")
 REWRITE = _script("rewrite")
 SCHEDULES = _script("schedules")
+SEAL_STORE = _script("seal_store")
+SET_FIGURES = _script("set_figures")
+SEAL_STREAM = _script("seal_stream")
+SET_ASIDE = _script("set_aside")
 FIND_POSITION = _script("find_position")
 RELEASE_STARTED = _script("release_started")
 DESCRIBE_TOPIC = _script("describe_topic")
@@ -138,3 +179,12 @@ KEEP_TOPICS = _script("keep_topics")
 UNSEEN = _script("unseen")
 STOP_WAITING = _script("stop_waiting")
 WAIT_FOR_END = _script("wait_for_end")
+
+_SETTLING = (FINISH, RUN_AGAIN, BURY, CONCLUDE)
+
+#: The scripts that settle messages with constraints, by the script that does not know them.
+LIMITED = {script: _limited(script.name) for script in _SETTLING}
+
+#: The scripts that settle and forward, by the script that does not forward.
+FORWARDING = {script: _forwarding(script.name) for script in _SETTLING}
+FORWARDING |= {LIMITED[script]: _forwarding(script.name, *_LIMITED) for script in _SETTLING}

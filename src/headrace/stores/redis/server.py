@@ -12,6 +12,7 @@ from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
+from headrace.core.moving.seal import Seal, decode_seal
 from headrace.core.runtime.clock import TimeSource
 from headrace.stores.redis.client.address import Address, Place
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes
@@ -20,8 +21,8 @@ from headrace.stores.redis.client.open_connections import OpenConnections
 from headrace.stores.redis.client.sentinels import SentinelClient
 from headrace.stores.redis.health.permissions import Permissions, Probe, Role, probe_keys
 
-from .faults import DamagedReply, OutOfMemory, error_of, is_error, leads_elsewhere, lost
-from .keys import NamespaceKeys, label_of
+from .faults import DamagedReply, OutOfMemory, error_of, is_denied, is_error, leads_elsewhere, lost
+from .keys import FORMAT, NamespaceKeys, label_of
 from .scripts import Script
 from .server_info import ServerInfo, check_server, warn_of_risks
 from .stream_scripts import ScriptCall, StreamScripts
@@ -54,12 +55,16 @@ class RedisServer:
         self.listed: set[Stream] = set()
         #: The lanes in use of each queue besides the lane of normal priority, as far as known.
         self.lanes: dict[StreamScripts, str] = {}
+        #: The hash tags that this process declares, by the name of the queue.
+        self.tags: dict[str, str] = {}
         #: Whether this process wants the groups that it joined to be ordered.
         self._wants_order: dict[Stream, bool] = {}
 
     def for_other_loop(self) -> RedisServer:
         """The same server for another event loop."""
-        return type(self)(self.address, self.namespace, self._clock)
+        twin = type(self)(self.address, self.namespace, self._clock)
+        twin.tags = self.tags
+        return twin
 
     def new_link(
         self,
@@ -106,20 +111,49 @@ class RedisServer:
             if len(self._queues) >= QUEUES_MOST:
                 self._forget_queues()
             queue = self._queues[stream] = StreamScripts(
-                self.namespace, stream, self.offset_us, self.address.database
+                self.namespace,
+                stream,
+                self.offset_us,
+                self.address.database,
+                on_cluster=self.is_cluster,
+                tag=self.tag_of(stream),
             )
         return queue
 
-    async def list_streams(self, *streams: Stream) -> None:
-        """Add streams to the set of all streams. If that fails now, a later step adds them."""
+    def tag_of(self, stream: Stream) -> str:
+        """The hash tag of a queue on a cluster; empty: it has none."""
+        return ""
+
+    async def learn_tags(self) -> None:
+        """Learn the hash tags of queues. Only a cluster has them."""
+
+    async def list_streams(self, *streams: Stream, relayed: bool = False) -> None:
+        """Add streams to the set of all streams, and say in which format they are. If that fails now, a later
+        step does it. Raises `StoreMoved` when the store is sealed, unless a relay appends and the store still
+        drains."""
+        labels = tuple(map(label_of, streams))
         try:
-            await self.command("SADD", self.keys.streams, *map(label_of, streams))
+            # A seal that is set after this look finds the streams in the set, and seals them, too.
+            _, added, seal = await self.commands(
+                ("SET", self.keys.format, FORMAT, "NX"),
+                ("SADD", self.keys.streams, *labels),
+                ("GET", self.keys.seal),
+            )
+            if isinstance(seal, bytes):
+                await self._refuse(decode_seal(seal), labels if added == len(labels) else (), relayed=relayed)
         except OutOfMemory:
             return  # the step itself reports a lack of memory
         except BackendUnavailable as error:
             self.pass_over(self.queue(streams[0]), error)
             return  # a node cannot be reached
         self.listed.update(streams)
+
+    async def _refuse(self, seal: Seal, added: Sequence[str], *, relayed: bool) -> None:
+        if relayed and seal.stage == "draining":
+            return
+        if added:  # a user that may only produce lacks the right, and leaves an empty stream
+            await self.commands(("SREM", self.keys.streams, *added), tolerates=is_denied)
+        raise seal.refusal
 
     def known(self, stream: Stream) -> StreamScripts | None:
         """The queue of a stream; None: this process has not used it."""

@@ -8,31 +8,40 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 
 from headrace.core.errors import ConfigurationError, Moved, NotConfirmed
+from headrace.core.history.recording import RingLimits
+from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.moving.seal import shown_target
 from headrace.core.records.answers import Answer, CancelAnswer, Promoted, Reclaimed
 from headrace.core.records.control import ControlMessage, ControlState, MissedNotice, PauseNotice
 from headrace.core.records.record import WORKER_TTL_US, Record, WorkerInfo
 from headrace.core.rules.layout import decode_layout
+from headrace.core.rules.producers import OUTBOX
 from headrace.core.rules.rotation import Rotation
-from headrace.core.store import LeaseKeeper, PartitionedStore
+from headrace.core.runtime.clock import SECOND
+from headrace.core.store import NO_CRASH_LIMITS, LeaseKeeper, PartitionedStore
 from headrace.stores.redis.client.connection import Wire
 from headrace.stores.redis.health.examination import RedisExamination
 from headrace.stores.redis.intake.claim_request import wanted
 from headrace.stores.redis.intake.cluster_readers import ClusterReaders
 from headrace.stores.redis.intake.reader import ClaimReader
+from headrace.stores.redis.moving.moving_verbs import RedisMoving
 from headrace.stores.redis.topics.topic_reader import LogReader
 from headrace.stores.redis.topics.topic_verbs import RedisTopics
 from headrace.stores.redis.verbs.announcements import Announcements
 from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
+from headrace.stores.redis.verbs.history import RedisHistory, record_calls
 from headrace.stores.redis.verbs.layouts import RedisLayouts
 from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
+from headrace.stores.redis.verbs.limits import RedisLimits, figures_commands, figures_in
+from headrace.stores.redis.verbs.outbox import RedisOutboxes
 from headrace.stores.redis.verbs.progress import report_calls
 from headrace.stores.redis.verbs.promotion import promote
 from headrace.stores.redis.verbs.recovery import Recoverer
 from headrace.stores.redis.verbs.schedules import RedisScheduling
-from headrace.stores.redis.verbs.settle import steps_of, verdicts_of
+from headrace.stores.redis.verbs.settle import constrained_since, steps_of, verdicts_of, with_constraints
 from headrace.stores.redis.verbs.traffic import RedisTraffic
 from headrace.stores.redis.verbs.workers import (
     WorkerEntry,
@@ -44,6 +53,7 @@ from headrace.stores.redis.verbs.workers import (
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
 from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
+from .format import check_format
 from .keys import label_of
 from .notices import Notices
 from .scripts import APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET
@@ -53,9 +63,22 @@ from .stream_scripts import StreamScripts
 #: Milliseconds after which the name of a consumer that holds nothing is forgotten.
 CONSUMER_IDLE = 3_600_000
 
+#: Microseconds for which one look at the consumers of a stream is enough, for all workers together. It is
+#: shorter than the time between two looks of one worker.
+SWEEP_EVERY = 10 * SECOND
+
 
 class RedisStore(
-    RedisExamination, RedisLayouts, RedisScheduling, RedisTopics, RedisTraffic, PartitionedStore
+    RedisExamination,
+    RedisHistory,
+    RedisLayouts,
+    RedisLimits,
+    RedisMoving,
+    RedisOutboxes,
+    RedisScheduling,
+    RedisTopics,
+    RedisTraffic,
+    PartitionedStore,
 ):
     appends_at_once = 2  # one is prepared while the server works on the other
 
@@ -70,6 +93,8 @@ class RedisStore(
         self._tails: dict[str, LogReader] = {}
         self._paused: set[Stream] = set()
         self._leases: dict[Stream, int] = {}  # of the streams that were declared here
+        self._figures = {}
+        self.limits_each_stream = store.is_cluster
         self._notices = Notices()
         self._turns = count(1)
         self._looks: Rotation[Stream] = Rotation()
@@ -94,6 +119,8 @@ class RedisStore(
         try:
             wire = await self._store.link.connected()
             await self._store.check_permissions(wire)
+            await check_format(self._store)
+            await self._store.learn_tags()
             await check_durability(self._confirmation, wire)
             await self._announcements.open()
         except CommandRefused as error:
@@ -163,6 +190,8 @@ class RedisStore(
         await self._store.list_streams(stream)
         previous = await self._store.run(self._store.queue(stream).call(DECLARE_STREAM, lease_us))
         self._leases[stream] = lease_us
+        if self._store.is_cluster and stream.kind == "queue":
+            await self.copy_figures(stream)
         return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
 
     async def append(self, batch: Batch) -> list[Answer]:
@@ -170,7 +199,7 @@ class RedisStore(
             return []
         if batch.stream not in self._store.listed:
             await self._store.demand("producer")
-            await self._store.list_streams(batch.stream)
+            await self._store.list_streams(batch.stream, relayed=batch.producer.startswith(OUTBOX))
         queue = self._store.queue(batch.stream)
         wire = await self._store.wire_to(queue, self._append_way) if self._append_way else None
         # On a cluster the append must notify waiting readers, which only the general script does.
@@ -213,6 +242,7 @@ class RedisStore(
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> list[Claim]:
         queues = [self._store.queue(stream) for stream in streams]
@@ -223,6 +253,7 @@ class RedisStore(
                 limit=limit,
                 suspects=suspects,
                 children=children,
+                constrained=constrained,
                 wait=wait,
                 turn=next(self._turns),
             )
@@ -246,7 +277,10 @@ class RedisStore(
     async def settle(self, settlements: Sequence[Settlement]) -> list[Verdict]:
         steps = steps_of(settlements, self._store.queue)
         answers = await self._store.run_all([step.call for step in steps]) if steps else []
-        return verdicts_of(steps, answers, len(settlements))
+        verdicts = verdicts_of(steps, answers, len(settlements))
+        for index in constrained_since(steps, answers):
+            [verdicts[index]] = await self.settle([with_constraints(settlements[index])])
+        return verdicts
 
     async def report_progress(self, reports: Sequence[Report]) -> None:
         calls = report_calls(reports, self._store.queue)
@@ -259,9 +293,17 @@ class RedisStore(
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self,
+        streams: Sequence[Stream],
+        *,
+        limit: int,
+        every_us: int = 0,
+        after_outage: bool = False,
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> Reclaimed:
-        return await self._recoverer.reclaim(streams, limit, every_us, after_outage=after_outage)
+        return await self._recoverer.reclaim(
+            streams, limit, every_us, after_outage=after_outage, crash_limits=crash_limits
+        )
 
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         return await promote(self._store, streams, limit)
@@ -269,11 +311,14 @@ class RedisStore(
     async def prune(self, *, limit: int) -> int:
         """Remove old workers and names of consumers. End records and producers expire by themselves here."""
         forgotten = await forget_silent_workers(self._store, limit)
+        swept = self._swept.some(sorted(await self.streams(), key=label_of))
         calls = [
-            self._store.queue(stream).call(FORGET_CONSUMERS, CONSUMER_IDLE, limit)
-            for stream in self._swept.some(sorted(await self.streams(), key=label_of))
+            self._store.queue(stream).call(FORGET_CONSUMERS, CONSUMER_IDLE, limit, SWEEP_EVERY)
+            for stream in swept
             if stream.kind != "topic"
         ]
+        queues = [self._store.queue(stream) for stream in swept if stream.kind == "queue"]
+        calls += [call for queue in queues for call in record_calls(queue, [], RingLimits())]
         if calls:
             await self._store.run_all(calls)
         return forgotten
@@ -289,19 +334,24 @@ class RedisStore(
         streams = streams if self._control_state_unknown else self._looks.some(streams)
         self._control_state_unknown = False
         metas = [self._store.queue(stream).keys.meta for stream in streams]
-        _, *rows = await self._store.commands(
+        _, seal, declared, overridden, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
+            ("GET", self._store.keys.seal),
+            *figures_commands(self._store),
             *(("HMGET", meta, "paused", "lease", "layout") for meta in metas),
             tolerates=is_out_of_memory,
         )
         known = dict(zip(streams, rows, strict=True))
         leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
-        await self._heal([stream for stream in known if stream not in leases])
+        moved_to = shown_target(seal if isinstance(seal, bytes) else None)
+        if not moved_to:
+            await self._heal([stream for stream in known if stream not in leases])
         paused = frozenset(stream for stream, (flag, _, _) in known.items() if flag == b"1")
         self._set_paused(self._paused - known.keys() | paused)
         queues = {stream: layout for stream, (_, _, layout) in known.items() if stream.kind == "queue"}
         layouts = {stream: decode_layout(layout) for stream, layout in queues.items()}
-        return ControlState(paused, leases, layouts)
+        paused_limits = paused_tasks(figures for figures, _ in figures_in(declared, overridden))
+        return ControlState(paused, leases, layouts, moved_to, paused_limits)
 
     async def _heal(self, forgotten: list[Stream]) -> None:
         """Declare emptied streams again: without their lease, jobs are taken from their workers."""
@@ -313,6 +363,7 @@ class RedisStore(
                 self._control_state_unknown = True  # the other streams may be gone as well
                 with contextlib.suppress(OutOfMemory):
                     await self.declare_stream(stream, self._leases[stream])
+                    await self.declare_again()
 
     async def _retire(self, worker: WorkerInfo, readers: Mapping[str, Sequence[Stream]]) -> None:
         for consumer in readers:

@@ -13,10 +13,10 @@ from headrace.core.records.answers import Renewal
 from headrace.core.rules.lease import DEFAULT_LEASE, FOREVER
 from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import LeaseKeeper
+from headrace.stores.sql.settling import token_of
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
-from headrace.stores.sqlite.verbs.settle import token_of
 
 from .statements import upkeep_statements
 
@@ -52,7 +52,7 @@ class SqliteLeaseKeeper(LeaseKeeper):
         seqs = listed(token_of(claim).seq for claim in claims)
         rows = unlisted(connection.value(upkeep_statements.READ_RUNNING, (seqs,)))
         running = {(seq, number): cancelled for seq, number, cancelled in rows}
-        answers = [_answer(running.get(token_of(claim))) for claim in claims]
+        answers = [_answer(running.get(token_of(claim)[1:3])) for claim in claims]
         kept = [
             token_of(claim).seq
             for claim, answer in zip(claims, answers, strict=True)

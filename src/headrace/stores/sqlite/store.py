@@ -19,6 +19,7 @@ from headrace.core.messages.outcome import Settlement, Verdict
 from headrace.core.records.answers import (
     Answer,
     CancelAnswer,
+    DeadAge,
     DeadFilter,
     Promoted,
     Reclaimed,
@@ -29,21 +30,27 @@ from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.clock import ClockWatch, TimeSource
-from headrace.core.store import LeaseKeeper, PartitionedStore
+from headrace.core.store import NO_CRASH_LIMITS, LeaseKeeper, PartitionedStore
+from headrace.stores.sql.claim_query import ClaimQuery
+from headrace.stores.sql.rows.record_rows import RecordListing
+from headrace.stores.sql.settling import hand_back, parts_of
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import check_folder
+from headrace.stores.sqlite.limits.limit_verbs import SqliteLimits
+from headrace.stores.sqlite.moving.moving_verbs import SqliteMoving
 from headrace.stores.sqlite.threads.open_file import OpenFile
 from headrace.stores.sqlite.threads.step import NothingToWrite, WriteStep
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.publish import publish
 from headrace.stores.sqlite.topics.topic_verbs import SqliteTopics
 from headrace.stores.sqlite.verbs.append import append
-from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim, is_something_ready
+from headrace.stores.sqlite.verbs.claim import claim, is_something_ready
+from headrace.stores.sqlite.verbs.history import SqliteHistory
 from headrace.stores.sqlite.verbs.layouts import SqliteLayouts
-from headrace.stores.sqlite.verbs.looking import RecordListing
+from headrace.stores.sqlite.verbs.outbox import SqliteOutboxes
 from headrace.stores.sqlite.verbs.removal import remove_stream
 from headrace.stores.sqlite.verbs.schedules import SqliteSchedules
-from headrace.stores.sqlite.verbs.settle import hand_back, parts_of, report, settle
+from headrace.stores.sqlite.verbs.settle import report, settle
 
 from .examination import SqliteExamination, warn_of_risks
 from .lease_keeper import SqliteLeaseKeeper
@@ -56,7 +63,17 @@ T = TypeVar("T")
 SIZE_OF_ROW = 500
 
 
-class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExamination, PartitionedStore):
+class SqliteStore(
+    SqliteTopics,
+    SqliteSchedules,
+    SqliteLayouts,
+    SqliteOutboxes,
+    SqliteLimits,
+    SqliteHistory,
+    SqliteMoving,
+    SqliteExamination,
+    PartitionedStore,
+):
     def __init__(self, path: Path, *, namespace: str, synchronous: Synchronous, clock: TimeSource) -> None:
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
@@ -132,16 +149,22 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> list[Claim]:
         open_file = self._use()
         children = limit if children is None else children
         request = ClaimQuery(
-            streams, consumer, limit, suspects, next(self._turns), children, self._wants_order
+            *(streams, consumer, limit, suspects, next(self._turns), children, self._wants_order),
+            limit if constrained is None else constrained,
         )
         until = monotonic() + wait
         with open_file.waiters.claiming(
-            streams, consumer, suspects=suspects > 0, children=children > 0
+            streams,
+            consumer,
+            suspects=suspects > 0,
+            children=children > 0,
+            constrained=request.constrained > 0,
         ) as waiter:
             while not open_file.closing:
                 waiter.reset()
@@ -170,6 +193,7 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
                 request.streams,
                 suspects=request.suspects > 0,
                 children=request.children > 0,
+                constrained=request.constrained > 0,
             )
             return None if ready else NothingToWrite([])
 
@@ -206,7 +230,13 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
     # --- upkeep ------------------------------------------------------------------------------------------
 
     async def reclaim(
-        self, streams: Sequence[Stream], *, limit: int, every_us: int = 0, after_outage: bool = False
+        self,
+        streams: Sequence[Stream],
+        *,
+        limit: int,
+        every_us: int = 0,
+        after_outage: bool = False,
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> Reclaimed:
         watch = self._clock_watch
         self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
@@ -221,7 +251,7 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
             def take(transaction: Transaction) -> Reclaimed:
                 if restart:
                     upkeep.restart_leases(transaction, streams)
-                return upkeep.reclaim(transaction, streams, limit)
+                return upkeep.reclaim(transaction, streams, limit, crash_limits)
 
             return await self._write(take, shortcut=nothing, durable=False, weight=limit)
 
@@ -232,7 +262,8 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         async def promote(streams: Sequence[Stream]) -> Promoted:
             def nothing(connection: Connection) -> NothingToWrite[Promoted] | None:
-                due_us, now_us = upkeep.next_due(connection, self._namespace, streams), self._clock.now_us()
+                now_us = self._clock.now_us()
+                due_us = upkeep.next_due(connection, self._namespace, streams, now_us)
                 later = due_us is None or due_us > now_us
                 return NothingToWrite(upkeep.promoted(0, due_us, now_us)) if later else None
 
@@ -315,7 +346,7 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         cursor: str | None = None,
         limit: int = 100,
     ) -> Page[Record]:
-        listing = RecordListing(stream, cursor, limit, status, task)
+        listing = RecordListing(stream, cursor, limit, status, DeadFilter(task))
         return await self._read(looking.list_records, listing, self._clock.now_us())
 
     async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
@@ -337,8 +368,11 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
     async def dead_letters(
         self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
     ) -> Page[DeadLetter]:
-        listing = RecordListing(stream, cursor, limit, task=only.task, reason=only.reason)
+        listing = RecordListing(stream, cursor, limit, JobStatus.DEAD, only)
         return await self._read(looking.list_dead, listing)
+
+    async def oldest_dead(self, stream: Stream, *, limit: int) -> list[DeadAge]:
+        return await self._read(looking.oldest_dead, stream, limit, self._clock.now_us())
 
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         return await self._write(
@@ -349,6 +383,14 @@ class SqliteStore(SqliteTopics, SqliteSchedules, SqliteLayouts, SqliteExaminatio
         return await self._write(
             lambda transaction: steering.discard(transaction, stream, ids), weight=len(ids)
         )
+
+    async def clean(self, stream: Stream, ids: Sequence[str], *, status: JobStatus, ttl_us: int) -> int:
+        return await self._write(
+            lambda transaction: steering.clean(transaction, stream, ids, status, ttl_us), weight=len(ids)
+        )
+
+    async def release_key(self, stream: Stream, key: str) -> bool:
+        return await self._write(lambda transaction: steering.release_key(transaction, stream, key))
 
     async def run_now(self, stream: Stream, id: str) -> bool:
         return await self._write(lambda transaction: steering.run_now(transaction, stream, id))

@@ -16,7 +16,8 @@ and `test_contract.py` brings in the tests:
 `pip install 'headrace[testing]'`.
 
 A new store is best written in the order of these folders: `queues`, `unique_keys`, `upkeep`, `looking`,
-`steering`, `topics`, `machines`. `kit` has what the tests share.
+`steering`, `topics`, `limits`, `machines`. Tests of a capability that the store lacks (`PartitionedStore`,
+`Limiting`, `Moving`) are skipped. `kit` has what the tests share.
 """
 
 from importlib.util import find_spec

@@ -92,17 +92,18 @@ async def test_single_ones_are_settled_apart(app: App, heard: list[signals.Signa
     assert len(of(signals.EventHandled, heard)) == 2
 
 
-async def test_a_result_that_names_what_is_not_in_the_list_is_an_error(app: App) -> None:
+@pytest.mark.parametrize("wrong", [1, 7, -1])
+async def test_a_result_that_names_what_is_not_in_the_list_is_an_error(app: App, wrong: int) -> None:
     orders = orders_of(app)
 
     @orders.subscribe(group="index", batch=10, start="beginning", retry=RetryPolicy.none())
     async def index(events: list[OrderPlaced]) -> BatchResult:
-        return BatchResult(failed={7: "no such event"})
+        return BatchResult(failed={wrong: "no such event"})
 
     await placed(orders, 1)
     await drain(app)
     [letter] = await dead(app, "index")
-    assert "names 7 of a list of 1" in letter.error
+    assert f"names {wrong} of a list of 1" in letter.error
 
 
 @pytest.mark.parametrize("attempts", [0, 2])
@@ -345,7 +346,7 @@ async def test_the_lost_lease_of_one_does_not_end_the_list_but_that_of_all_does(
         await wait_until(lambda: seen == [3])
         store.lost.add(ids[1])
         store.change_lease(INDEX, LONG / 2)
-        await wait_until(lambda: worker.renewals == 3)
+        await wait_until(lambda: worker.renewals >= 3)
         store.change_lease(INDEX, LONG / 4)
         await wait_until(lambda: worker.renewals >= 5)  # so the answers of the first round were heeded
         await idle()

@@ -811,3 +811,38 @@ def _retrying(app: App, group: str):  # type: ignore[no-untyped-def]
         return (await counts(app, group)).retrying == 1
 
     return is_retrying
+
+
+async def test_an_acknowledgement_on_its_way_is_no_lost_lease(store: InterceptedStore) -> None:
+    """The store has written it and says so to a renewal. The handler waits for its own answer."""
+    app = App(store=store, clock=store.clock)
+    orders = orders_of(app)
+    lost: list[signals.LeaseLost] = []
+    app.on(signals.LeaseLost)(lost.append)
+    written, answered, ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    @orders.subscribe("billing", start="beginning", ack="manual")
+    async def bill(delivery: Delivery[OrderPlaced]) -> None:
+        await delivery.ack()
+        ended.set()
+
+    settle = store.settle
+
+    async def settle_slowly(settlements: Sequence[Settlement]) -> list[Verdict]:
+        verdicts = await settle(settlements)
+        written.set()
+        await answered.wait()
+        return verdicts
+
+    store.intercept("settle", settle_slowly)
+    (id,) = await placed(orders, 1)
+    async with app.worker(lease=0.1):
+        await written.wait()
+        store.lost.add(id)
+        renewals = len(store.renewed)
+        await wait_until(lambda: len(store.renewed) >= renewals + 2)
+        answered.set()
+        await asyncio.wait_for(ended.wait(), 5)
+        await until_done(app, "billing")
+    assert not lost
+    await app.close()

@@ -29,7 +29,7 @@ from headrace.core.runtime.clock import MovableClock
 from headrace.engine.producing import producer_lane
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
-from tests.unit.behaviour.events.orders import OrderPlaced, counts, numbers, orders_of, placed, until_done
+from tests.unit.behaviour.events.orders import OrderPlaced, numbers, orders_of, placed, until_done
 from tests.unit.behaviour.work import LONG, drain, of
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
@@ -394,7 +394,7 @@ async def test_a_full_queue_holds_a_feed_up_and_buries_nothing(store: Intercepte
     orders.feed(bill, start="beginning")
     await placed(orders, *range(3))
     async with app.worker(queues=[], lease=LONG):
-        await wait_until(lambda: _snoozed(app))
+        await wait_until(lambda: _waiting_in_outbox(app))
     async with app.worker(lease=LONG):
 
         def all_have_run() -> bool:
@@ -406,5 +406,35 @@ async def test_a_full_queue_holds_a_feed_up_and_buries_nothing(store: Intercepte
     await app.close()
 
 
-async def _snoozed(app: App) -> bool:
-    return (await counts(app, "feed:bill")).scheduled == 2
+async def test_a_store_that_takes_nothing_new_holds_a_feed_up_and_buries_nothing(
+    store: InterceptedStore,
+) -> None:
+    """As SQLite on a disk that is almost full."""
+    app = App(store=store, clock=store.clock)
+    orders = orders_of(app)
+    ran: list[int] = []
+
+    @app.task(name="bill")
+    async def bill(order: OrderPlaced) -> None:
+        ran.append(order.order_id)
+
+    orders.feed(bill, start="beginning")
+    await placed(orders, *range(2))
+    append = store.append
+
+    async def refuse(batch: Batch) -> list[Answer]:
+        raise BackendUnavailable("the disk is full")
+
+    store.append = refuse  # type: ignore[method-assign]
+    async with app.worker(lease=LONG):
+        await wait_until(lambda: _waiting_in_outbox(app))
+        store.append = append  # type: ignore[method-assign]
+        store.pass_time(2)
+        await wait_until(lambda: sorted(ran) == [0, 1])
+        await until_done(app, "feed:bill")
+    await app.close()
+
+
+async def _waiting_in_outbox(app: App) -> bool:
+    records = await app._app_loop.backend.outboxes()
+    return [record.waiting for record in records] == [2]

@@ -88,8 +88,8 @@ async def test_a_result_is_forgotten_after_its_time(app: App, clock: MovableCloc
     clock.advance(59)
     assert await job.result() == 1
     clock.advance(2)
-    assert await job.status() is JobStatus.UNKNOWN
-    with pytest.raises(ResultNotKept, match="the store knows no job"):
+    assert await job.status() is JobStatus.SUCCEEDED, "the history knows it"
+    with pytest.raises(ResultNotKept, match="succeeded, but its result was not kept"):
         await job.result()
 
 
@@ -103,7 +103,8 @@ async def test_the_apps_time_holds_where_the_task_names_none(clock: MovableClock
         job, longer = await see.enqueue(), await see.with_(result_ttl=100).enqueue()
         await drain(app)
         clock.advance(11)
-        assert await job.status() is JobStatus.UNKNOWN
+        with pytest.raises(ResultNotKept):
+            await job.result()
         assert await longer.result() == 1
 
 
@@ -117,8 +118,8 @@ async def test_a_task_annotated_none_keeps_no_result_and_says_so_at_once(app: Ap
     with pytest.raises(ResultNotKept, match="keeps no result"):
         await app.job(job.id).result()
     await drain(app)
-    assert await job.status() is JobStatus.UNKNOWN
-    assert await job.wait() is JobStatus.UNKNOWN
+    assert await job.status() is JobStatus.SUCCEEDED, "the history knows it"
+    assert await job.wait() is JobStatus.SUCCEEDED
 
 
 async def test_a_task_annotated_none_keeps_its_success_where_it_names_a_time(app: App) -> None:
@@ -145,7 +146,8 @@ async def test_a_time_of_zero_keeps_nothing(app: App) -> None:
         with pytest.raises(ResultNotKept, match="keeps no result"):
             await job.result()
         await drain(app)
-        assert await job.status() is JobStatus.UNKNOWN
+        with pytest.raises(ResultNotKept):
+            await job.result()
 
 
 async def test_a_result_that_cannot_be_kept_is_a_success_with_a_reason(app: App) -> None:
@@ -208,6 +210,19 @@ async def test_waiting_ends_after_the_timeout_and_the_job_goes_on(app: App) -> N
             await job.wait(timeout=0.01)
         gate.set()
         assert await job.result(timeout=10) == 1
+
+
+async def test_a_timeout_says_that_no_worker_serves_the_queue(app: App) -> None:
+    @app.task(name="see", queue="mails")
+    async def see() -> int:
+        return 1
+
+    job = await see.enqueue()
+    async with app.worker(queues=["default"]):
+        for handle in (job, app.job(job.id)):
+            with pytest.raises(ResultTimeout, match="no worker serves queue 'mails'; start one") as caught:
+                await handle.result(timeout=0.01)
+            assert caught.value.no_worker
 
 
 async def test_a_wrong_timeout_is_refused(app: App) -> None:

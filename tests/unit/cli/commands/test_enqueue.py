@@ -8,6 +8,7 @@ import msgspec
 import pytest
 
 from headrace import App, JobStatus
+from headrace.cli.commands import enqueue as enqueue_module
 from tests.unit.cli.conftest import Shell
 
 Working = Callable[[], AbstractContextManager[None]]
@@ -151,3 +152,24 @@ def test_waiting_no_longer_than_the_timeout(app: App, headrace: Shell) -> None:
     document = msgspec.json.decode(result.stdout)
     assert (result.exit_code, document["status"]) == (1, "queued")
     assert "has not ended after" in document["error"]
+
+
+def test_waiting_says_when_no_worker_serves_the_queue(
+    app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueue_module, "NOTICE", 0.01)
+    words = ("enqueue", "shop:app", "shop.add", "[2, 3]", "--wait", "--timeout", "0.02")
+    told = headrace.failed(*words)
+    assert "note: no worker serves queue default; the job waits until one starts" in told
+    assert "has not ended after 20 ms: no worker serves queue 'default'; start one with: headrace" in told
+
+
+def test_nothing_is_said_about_workers_when_one_serves_the_queue(
+    app: App, headrace: Shell, working: Working, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(enqueue_module, "NOTICE", 0.01)
+    words = ("enqueue", "shop:app", "shop.add", "[2, 3]", "--delay", "1h", "--wait", "--timeout", "0.02")
+    with working():
+        told = headrace.failed(*words)
+    assert "no worker" not in told
+    assert "the job goes on; look at it with: headrace jobs show shop:app" in told

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import App, JobStatus
-from tests.support.waiting import wait_until_sync
+from tests.support.waiting import wait_until, wait_until_sync
 from tests.unit.cli.conftest import Shell
 
 Enqueue = Callable[..., Any]
@@ -40,8 +40,7 @@ def test_jobs_are_listed_with_the_newest_first(headrace: Shell, enqueue: Enqueue
 
 @pytest.mark.usefixtures("story")
 def test_jobs_of_all_states_are_listed_together(headrace: Shell) -> None:
-    # Of a success it is known when it ended, of the others when they were enqueued.
-    assert ids(headrace) == ["queued", "scheduled", "succeeded", "retrying", "dead"]
+    assert ids(headrace) == ["queued", "scheduled", "retrying", "dead", "succeeded"]
 
 
 @pytest.mark.usefixtures("story")
@@ -74,7 +73,7 @@ def test_the_table_tells_what_one_wants_to_know_next(headrace: Shell) -> None:
     assert "OSError: the bank is closed" in lines["retrying"]
     assert "ValueError: cannot send to ada (exhausted)" in lines["dead"]
     assert "due in" in lines["scheduled"]
-    assert "ended" in lines["succeeded"]
+    assert "ran" in lines["succeeded"]
 
 
 def test_nothing_to_list_is_said_and_an_unknown_queue_is_remarked_on(
@@ -308,3 +307,42 @@ def test_what_its_attempts_logged_is_shown(app: App, headrace: Shell, enqueue: E
     assert "\\x1b[31m[red]second" in text
     assert "\x1b" not in text
     assert "log" not in headrace.json("jobs", "shop:app")[0]
+
+
+def test_jobs_are_found_by_a_value_in_their_arguments(
+    app: App, headrace: Shell, enqueue: Enqueue, drain: Drain
+) -> None:
+    ended = enqueue("shop.add", 123, 1)
+    drain()
+    waiting = enqueue("shop.add", 4, 123, delay=3600)
+    enqueue("shop.add", 1234, 1, delay=3600)
+    found = headrace.json("jobs", "shop:app", "--argument", "123")
+    assert {info["id"] for info in found} == {ended.id, waiting.id}
+
+
+def test_a_job_that_waits_says_for_what(app: App, headrace: Shell) -> None:
+    async def post(account: int) -> None: ...
+
+    task = app.task(name="shop.post", queue="ledger", ordered_by="account", max_running=1)(post)
+    first, second = [app.sync.enqueue(task.call(7)) for _ in range(2)]
+    held = app.sync.enqueue(task.call(8))
+
+    async def hold_back() -> None:
+        async with app, app.worker(queues=["other"]):
+            pass
+        async with app:
+            await app.admin.set_limit("task:shop.post", max_running=0)
+            async with app.worker(queues=["ledger"]):
+                await wait_until(lambda: is_held_back(app, held.id))
+
+    asyncio.run(hold_back())
+    shown = {line.split()[0]: line for line in headrace("jobs", "shop:app").stdout.splitlines()}
+    assert "waits: task:shop.post" in shown[held.id]
+    assert "waits in order" in shown[second.id]
+    assert "waits for  the limit task:shop.post" in headrace("jobs", "show", "shop:app", first.id).stdout
+    assert "waits for  an earlier job" in headrace("jobs", "show", "shop:app", second.id).stdout
+
+
+async def is_held_back(app: App, id: str) -> bool:
+    job = await app.admin.job(id)
+    return job is not None and job.waiting_for == "task:shop.post"

@@ -98,3 +98,44 @@ def test_a_split_wants_a_queue_and_a_number(app: App, headrace: Shell, enqueue: 
     assert "PARTITIONS is a number" in headrace.refused("split", "shop:app", "default", "many")
     assert "partitions must be 64 at most" in headrace.refused("split", "shop:app", "default", "300")
     assert "Missing argument 'QUEUE PARTITIONS'" in headrace.refused("split", "shop:app", "default")
+
+
+def test_a_purge_of_one_state_removes_its_jobs(app: App, headrace: Shell, enqueue: Enqueue) -> None:
+    enqueue("shop.add", 1)
+    enqueue("shop.add", 2, delay=60)
+    words = ("purge", "shop:app", "default", "--state", "scheduled")
+    assert headrace(*words, "--dry-run").stdout == "would remove 1 scheduled job of default\n"
+    assert headrace(*words, "--older-than", "1h").stdout == "would remove 0 scheduled jobs of default\n"
+    assert "add --yes" in headrace.refused(*words)
+    assert headrace(*words, "--yes").stdout == "1 scheduled job of default removed\n"
+    assert queue(app, "default").queued == 1
+    result = headrace("purge", "shop:app", "default", "--older-than", "1h")
+    assert (result.exit_code, "goes with --state" in result.stderr) == (2, True)
+
+
+def test_a_queue_is_removed(app: App, headrace: Shell, enqueue: Enqueue) -> None:
+    enqueue("shop.add", 1)
+    words = ("purge", "shop:app", "default", "--remove")
+    assert "holds 1 queued" in headrace.refused(*words, "--yes")
+    dry = headrace(*words, "--force", "--dry-run")
+    assert dry.stdout == "would remove the queue default with everything in it (1 queued)\n"
+    assert headrace(*words, "--force", "--yes").stdout == "default is removed\n"
+    assert "default" not in [each.name for each in app.sync.admin.queues()]
+
+
+def test_a_unique_key_is_released(headrace: Shell, enqueue: Enqueue) -> None:
+    enqueue("shop.add", 1, unique_key="order-7")
+    words = ("jobs", "release-key", "shop:app", "default", "order-7")
+    assert "add --yes" in headrace.refused(*words)
+    assert headrace(*words, "--yes").stdout == "the key order-7 of default is free\n"
+    assert "no job of default holds the key order-7" in headrace.failed(*words, "--yes")
+
+
+def test_tasks_are_paused_and_resumed(app: App, headrace: Shell) -> None:
+    assert "task greet is paused" in headrace("pause", "shop:app", "--task", "greet").stdout
+    assert [limit["name"] for limit in headrace.json("limits", "shop:app")] == ["paused:greet"]
+    assert "task greet is resumed" in headrace("resume", "shop:app", "--task", "greet").stdout
+    assert app.sync.admin.limits() == []
+    nothing = headrace("pause", "shop:app")
+    assert nothing.exit_code == 2
+    assert "--task" in nothing.stderr

@@ -59,7 +59,7 @@ def test_a_store_that_nobody_uses_says_so(app: App, headrace: Shell) -> None:
 def test_json_has_stable_names_and_iso_times(app: App, headrace: Shell, enqueue: Enqueue) -> None:
     enqueue("shop.add", 1)
     document = headrace.json("status", "shop:app")
-    assert set(document) == {"store", "at", "queues", "topics", "workers"}
+    assert set(document) == {"store", "at", "seal", "queues", "topics", "workers", "outboxes"}
     [queue] = document["queues"]
     assert set(queue) >= {"name", "queued", "running", "scheduled", "retrying", "dead", "paused", "oldest"}
     assert datetime.fromisoformat(queue["oldest"]) <= datetime.fromisoformat(document["at"])

@@ -58,7 +58,7 @@ def test_a_document_on_each_line(app: App, headrace: Shell, enqueue: Enqueue) ->
     assert result.exit_code == 0
     first, second, third = map(msgspec.json.decode, result.stdout.splitlines())
     for document in (first, third):
-        assert set(document) == {"store", "at", "queues", "topics", "workers"}
+        assert set(document) == {"store", "at", "seal", "queues", "topics", "workers", "outboxes"}
         assert document["queues"][0]["queued"] == 1
     assert set(second) == {"store", "at", "error"}
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import os
 import signal
@@ -76,3 +77,27 @@ async def test_a_child_stops_when_its_supervisor_is_gone(monkeypatch: pytest.Mon
     async with ProcessMonitor(App("memory://").worker()):
         await wait_until(lambda: sent)
     assert sent == [(os.getpid(), signal.SIGTERM)]
+
+
+async def test_a_stopping_worker_names_the_jobs_that_it_waits_for(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(monitor_module, "REMIND", 0.0)
+    caplog.set_level(logging.INFO, logger="headrace")
+    started = asyncio.Event()
+    async with App("memory://") as app:
+
+        @app.task(name="nap")
+        async def nap() -> None:
+            started.set()
+            await asyncio.Event().wait()
+
+        async with app.worker(grace=0) as worker:
+            monitor = ProcessMonitor(worker)
+            job = await nap.enqueue()
+            await started.wait()
+            monitor._remind()
+            assert "waits for" not in caplog.text  # it does not stop yet
+            monitor.first_signal()
+            monitor._remind()
+    assert f"waits for nap {job.id}, at most 0 s more" in caplog.text

@@ -15,7 +15,7 @@ from click.testing import CliRunner, Result
 from headrace import App, JobStatus
 from headrace.cli.main import cli
 from headrace.cli.worker import command as worker_module
-from headrace.cli.worker.supervisor import SUPERVISOR
+from headrace.cli.worker.supervisor import NUMBER, SUPERVISOR
 from tests.support.intercepted_store import InterceptedStore
 
 SHOP = """
@@ -118,7 +118,7 @@ def _told(queues: str) -> str:
 
 
 def test_under_a_supervisor_there_is_no_banner(shop: Any) -> None:
-    result = run("worker", "cli_shop:app", "--burst", **{SUPERVISOR: str(os.getppid())})
+    result = run("worker", "cli_shop:app", "--burst", **{SUPERVISOR: str(os.getppid()), NUMBER: "1"})
     assert result.exit_code == 0
     assert result.stderr == ""
 
@@ -129,6 +129,16 @@ def test_only_the_queues_asked_for_are_served(shop: Any) -> None:
     assert run("worker", "cli_shop:app", "--burst", "--queues", " mails , ").exit_code == 0
     assert shop.app.sync.status(job) is JobStatus.DEAD
     assert shop.ran == []
+
+
+def test_a_queue_may_have_slots(shop: Any) -> None:
+    told = _told("mails:3,default")
+    assert "mails:3, default" in told
+    assert "no task is declared" not in told
+    assert "note    no task is declared for team:mails\n" in _told("team:mails")
+    result = run("worker", "cli_shop:app", "--burst", "--queues", "mails:0")
+    assert result.exit_code == 2
+    assert "the slots of queue 'mails' must be a whole number from 1" in result.stderr
 
 
 def test_every_flag_has_a_variable_and_flags_win(shop: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,18 +152,20 @@ def test_every_flag_has_a_variable_and_flags_win(shop: Any, monkeypatch: pytest.
     monkeypatch.setattr(App, "worker", noted)
     environment = {
         "HEADRACE_CONCURRENCY": "5",
+        "HEADRACE_CHILDREN": "2",
         "HEADRACE_GRACE": "6",
         "HEADRACE_LEASE": "7",
-        "HEADRACE_QUEUES": "mails",
+        "HEADRACE_QUEUES": "mails:3",
         "HEADRACE_TOPICS": "orders, returns",
         "HEADRACE_BURST": "1",
     }
     assert run("worker", "cli_shop:app", "--grace", "0", **environment).exit_code == 0
     assert asked == [
         {
-            "queues": ["mails"],
+            "queues": {"mails": 3},
             "topics": ["orders", "returns"],
             "concurrency": 5,
+            "children": 2,
             "lease": 7.0,
             "grace": 0.0,
         }

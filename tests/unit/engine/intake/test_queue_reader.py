@@ -49,6 +49,7 @@ class Desk:
         limit: int,
         suspects: int,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float,
     ) -> list[Claim]:
         self.asked.append((limit, suspects))

@@ -350,6 +350,27 @@ async def test_a_caller_cancelled_in_flight_leaves_a_whole_batch(desk: Desk) -> 
     assert await desk.stored() == 3
 
 
+@pytest.mark.parametrize("begun", [False, True])
+async def test_a_sender_that_is_cancelled_with_its_loop_does_not_forget_its_callers(
+    desk: Desk, begun: bool
+) -> None:
+    """As when a program cancels every task, and some of them go on."""
+    desk.gate.clear()
+    callers = [asyncio.create_task(desk.append(message(), message())) for _ in range(2)]
+    if begun:
+        await wait_until(lambda: desk.batches)
+    else:
+        await asyncio.sleep(0)
+    [sender] = [task for task in asyncio.all_tasks() if task.get_name() == "headrace producer"]
+    sender.cancel()
+    desk.gate.set()
+    answers = await asyncio.wait_for(asyncio.gather(*callers), 5)
+    assert [len(each) for each in answers] == [2, 2]
+    assert await desk.stored() == 4
+    await asyncio.wait_for(desk.append(message()), 5)
+    assert await desk.stored() == 5
+
+
 async def test_closing_waits_for_what_is_under_way(desk: Desk) -> None:
     desk.gate.clear()
     task = asyncio.create_task(desk.append(message()))

@@ -57,6 +57,18 @@ async def test_runs_are_struck_in_the_order_of_their_deadlines() -> None:
     assert struck == [first, second, last]
 
 
+async def test_a_later_timeout_replaces_an_earlier_one() -> None:
+    struck: list[Run] = []
+    deadlines = Deadlines(struck.append)
+    run, other = running(), running()
+    deadlines.watch(run, 0.001)
+    deadlines.watch(run, 3600)
+    deadlines.watch(other, 0.01)
+    await wait_until(lambda: other in struck)
+    assert struck == [other]
+    deadlines.close()
+
+
 async def test_a_run_that_has_ended_is_not_struck() -> None:
     struck: list[Run] = []
     deadlines = Deadlines(struck.append)

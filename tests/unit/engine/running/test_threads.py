@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.running.threads import Threads
+from headrace.engine.running.threads import ThreadError, Threads
 from tests.support.waiting import wait_until
 
 word: ContextVar[str] = ContextVar("word")
@@ -27,6 +27,12 @@ def run(threads: Threads, function: Any, *args: Any, **kwargs: Any) -> asyncio.F
     return threads.submit(copy_context(), function, args, kwargs)
 
 
+async def raised(threads: Threads, function: Any, *args: Any) -> ThreadError:
+    result = await run(threads, function, *args)
+    assert isinstance(result, ThreadError)
+    return result
+
+
 async def test_a_function_runs_in_another_thread(threads: Threads) -> None:
     assert await run(threads, threading.get_ident) != threading.get_ident()
 
@@ -38,12 +44,12 @@ async def test_arguments_go_in_and_the_value_comes_back(threads: Threads) -> Non
 
 async def test_an_error_comes_back_as_it_was_raised(threads: Threads) -> None:
     with pytest.raises(ZeroDivisionError):
-        await run(threads, divmod, 1, 0)
+        raise (await raised(threads, divmod, 1, 0)).take()
 
 
 async def test_stop_iteration_comes_back_as_a_runtime_error(threads: Threads) -> None:
     with pytest.raises(RuntimeError, match="StopIteration"):
-        await run(threads, next, iter(()))
+        raise (await raised(threads, next, iter(()))).take()
 
 
 async def test_a_system_exit_ends_neither_the_thread_nor_the_program(threads: Threads) -> None:
@@ -51,7 +57,7 @@ async def test_a_system_exit_ends_neither_the_thread_nor_the_program(threads: Th
         raise SystemExit(3)
 
     with pytest.raises(SystemExit):
-        await run(threads, leave)
+        raise (await raised(threads, leave)).take()
     assert await run(threads, divmod, 7, 7) == (1, 0)
 
 

@@ -49,7 +49,7 @@ def settled() -> Settled:
         heard: list[signals.Signal] = []
         emitter = Emitter()
         emitter.on(signals.Signal, heard.append)
-        finished = FinishedRun(CLAIM, outcome, "send", 0.5, failure, lost)
+        finished = FinishedRun(CLAIM, outcome, (), None, "send", 0.5, failure, lost)
         SettlementSignals(emitter, worker="worker").settled(finished, verdict, doubtful)
         return heard
 
@@ -69,7 +69,13 @@ def test_a_failure_is_told_before_what_follows_from_it(settled: Settled) -> None
 
 def test_a_death(settled: Settled) -> None:
     _, died = settled(Dead(FAILED, DeadReason.EXHAUSTED, FAILURE), failure=FAILURE)
-    assert died == signals.JobDied(*NAMES, 1, "exhausted", "ValueError", "no", FAILURE.traceback)
+    assert isinstance(died, signals.JobDied)
+    assert (died.attempt, died.reason, died.error_type, died.error) == (1, "exhausted", "ValueError", "no")
+    assert died.traceback == FAILURE.traceback
+    letter = died.dead_letter
+    assert (letter.id, letter.task, letter.queue, letter.reason) == (*NAMES, "exhausted")
+    assert (letter.attempts, letter.error, letter.payload) == (1, "no", CLAIM.body)
+    assert letter.died_at.timestamp() == pytest.approx(0.500001)  # half a second after the claim
 
 
 @pytest.mark.parametrize(

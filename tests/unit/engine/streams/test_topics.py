@@ -67,6 +67,17 @@ async def test_one_of_those_who_join_at_once_makes_the_group(orders: PartedOrder
     assert not await orders.processes[1].join(group, NEW)
 
 
+@pytest.mark.parametrize("reached", [0, 1])
+async def test_a_pause_that_was_interrupted_between_the_parts_is_seen(
+    orders: PartedOrders, reached: int
+) -> None:
+    group = await orders.join()
+    parts = parts_of(group, (await orders.backend.layout(TOPIC)).current)
+    await orders.backend.store.pause([group, parts[1]][reached], paused=True)
+    [record] = (await orders.record()).groups
+    assert record.counts.paused
+
+
 async def test_a_layout_that_the_store_has_lost_comes_back(orders: PartedOrders) -> None:
     group = await orders.join()
     orders.state.layouts.clear()

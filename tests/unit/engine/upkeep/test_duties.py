@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import pytest
 
@@ -11,6 +12,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Reclaimed
 from headrace.core.runtime.clock import microseconds
+from headrace.engine.running.job_limits import JobLimits
 from headrace.engine.settling.claim_control import ClaimControl
 from headrace.engine.upkeep.heartbeat import Heartbeat, WorkerDescription
 from headrace.engine.upkeep.process_pulse import ProcessPulse
@@ -43,6 +45,7 @@ class Desk:
                 in_flight=bench.in_flight,
                 emitter=bench.emitter,
             ),
+            limits=JobLimits(bench.registry, ()),
             emitter=bench.emitter,
         )
 
@@ -162,13 +165,11 @@ class Outage:
             monkeypatch.setattr(clocked, "_elapsed_us", lambda: self._now_us)
         bench.store.intercept("reclaim", self._watched)
 
-    async def _watched(
-        self, sources: Sequence[Stream], *, limit: int, every_us: int, after_outage: bool
-    ) -> Reclaimed:
+    async def _watched(self, sources: Sequence[Stream], *, after_outage: bool, **options: Any) -> Reclaimed:
         if self.away:
             raise BackendUnavailable("away")
         self.told.append(after_outage)
-        return await self._reclaim(sources, limit=limit, every_us=every_us, after_outage=after_outage)
+        return await self._reclaim(sources, after_outage=after_outage, **options)
 
     def beat(self, *, after: float) -> None:
         """A round of the lease renewal, in its thread."""

@@ -16,7 +16,8 @@ WITH_SUBCOMMANDS = ("XGROUP", "XINFO")
 
 def texts() -> list[str]:
     folder = files("headrace.stores.redis").joinpath("lua")
-    parts = [part for room in folder.iterdir() for part in room.iterdir()]
+    # `headrace move` needs one more right: see docs/guides/move.md.
+    parts = [part for room in folder.iterdir() if room.name != "moving" for part in room.iterdir()]
     return [part.read_text() for part in parts if part.name.endswith(".lua") and part.name != "probe.lua"]
 
 

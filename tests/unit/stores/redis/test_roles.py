@@ -12,7 +12,7 @@ from headrace.stores.redis.health.permissions import ROLES, Role, rules_for
 
 #: The scripts that the verbs of a role run.
 PRODUCED = (
-    *("APPEND", "APPEND_ONE", "DECLARE_TOPIC", "PUBLISH"),
+    *("APPEND", "APPEND_ONE", "APPEND_UNIQUE", "APPEND_LIMITED", "DECLARE_TOPIC", "PUBLISH"),
     *("CANCEL", "WAIT_FOR_END", "STOP_WAITING", "GET"),
     # Whoever meets a change of a layout finishes it.
     *("HOLDERS", "SWAP_LAYOUT", "PAUSE", "COUNTS", "DESCRIBE_TOPIC"),
@@ -33,6 +33,7 @@ WORKED = (
         "RUN_AGAIN",
         "BURY",
         "CLAIM",
+        "CLAIM_LINES",
         "CONCLUDE",
         "DRAW",
         "DECLARE_STREAM",
@@ -53,7 +54,7 @@ WORKED = (
         "FIND_EVENT",
         "RELEASE_STARTED",
     ),
-    *("SWAP_SCHEDULES", "FORGET_CONSUMERS", "KEEP_TOPICS", "UNSEEN", "REMOVE_STREAM"),
+    *("SWAP_SCHEDULES", "FORGET_CONSUMERS", "KEEP_TOPICS", "UNSEEN", "REMOVE_STREAM", "SET_FIGURES"),
 )
 
 #: What is sent without a script.

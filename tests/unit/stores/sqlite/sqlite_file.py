@@ -11,11 +11,12 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import NORMAL, Batch, Message, Stream
 from headrace.core.records.answers import Answer
 from headrace.core.runtime.clock import MovableClock
+from headrace.stores.sql.claim_query import ClaimQuery
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.verbs.append import append
-from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim
+from headrace.stores.sqlite.verbs.claim import claim
 
 T = TypeVar("T")
 

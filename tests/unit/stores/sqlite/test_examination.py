@@ -68,7 +68,7 @@ async def test_a_damaged_file_is_a_failure(path: Path) -> None:
     @app.task
     async def keep(text: str) -> None: ...
 
-    await app.enqueue_many([keep.call("x" * 3000) for _ in range(50)])
+    await app.enqueue_many([keep.call("x" * 3000) for _ in range(500)])
     await app.close()
     with path.open("r+b") as file:
         file.seek(path.stat().st_size // 2)

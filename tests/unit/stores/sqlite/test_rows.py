@@ -27,10 +27,12 @@ from headrace.core.messages.outcome import (
 from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CLAIM_BYTES
-from headrace.stores.sqlite.rows.lanes import RANGES
+from headrace.stores.sql.lanes import RANGES
+from headrace.stores.sql.rows.record_rows import RecordListing
+from headrace.stores.sql.settling import MOST_BYTES, MOST_SETTLEMENTS, parts_of
 from headrace.stores.sqlite.threads.transaction import Transaction, resolve
 from headrace.stores.sqlite.verbs import looking, steering, upkeep, workers
-from headrace.stores.sqlite.verbs.settle import MOST_BYTES, MOST_SETTLEMENTS, parts_of, settle
+from headrace.stores.sqlite.verbs.settle import settle
 from tests.unit.stores.sqlite.sqlite_file import NAMESPACE, SOURCE, STREAM, SqliteFile, message
 
 FAILED = FRESH.failed(TrailEntry(1, "failed", "worker-1", "oops"))
@@ -71,7 +73,7 @@ def test_a_state_that_cannot_be_read_does_not_keep_the_others_from_being_recover
     file.claim()
     damage(file, "state", "bad")
     file.clock.advance(60)
-    reclaimed = file.transact(lambda transaction: upkeep.reclaim(transaction, [SOURCE], 100))
+    reclaimed = file.transact(lambda transaction: upkeep.reclaim(transaction, [SOURCE], 100, {}))
     assert [(recovered.id, recovered.crashes) for recovered in reclaimed.recovered] == [("good", 1)]
     assert {claim.id: bool(claim.unreadable) for claim in file.claim()} == {"good": False, "bad": True}
 
@@ -80,7 +82,7 @@ def test_a_failure_that_cannot_be_read_does_not_hide_the_dead_letter(file: Sqlit
     file.append(message("bad"))
     settle_one(file, file.claim()[0], Dead(FAILED, DeadReason.EXHAUSTED, FAILURE))
     damage(file, "failure", "bad")
-    listing = looking.RecordListing(STREAM, None, 10)
+    listing = RecordListing(STREAM, None, 10, JobStatus.DEAD)
     (letter,) = looking.list_dead(file.connection, NAMESPACE, listing)
     assert (letter.id, letter.payload, letter.reason) == ("bad", b"hello", "exhausted")
 
@@ -89,7 +91,7 @@ def test_a_reason_of_a_newer_version_does_not_hide_the_dead_letter(file: SqliteF
     file.append(message("odd"))
     settle_one(file, file.claim()[0], Dead(FAILED, DeadReason.EXHAUSTED, FAILURE))
     file.connection.run("UPDATE headrace_messages SET reason = 'moonlight'")
-    (letter,) = looking.list_dead(file.connection, NAMESPACE, looking.RecordListing(STREAM, None, 10))
+    (letter,) = looking.list_dead(file.connection, NAMESPACE, RecordListing(STREAM, None, 10, JobStatus.DEAD))
     assert letter.reason == "moonlight"
     assert look(file, "odd") is JobStatus.DEAD
 
@@ -114,7 +116,7 @@ def test_a_message_whose_worker_nobody_remembers_is_recovered(file: SqliteFile) 
     file.claim()
     file.connection.run("DELETE FROM headrace_workers")
     file.clock.advance(60)
-    reclaimed = file.transact(lambda transaction: upkeep.reclaim(transaction, [SOURCE], 100))
+    reclaimed = file.transact(lambda transaction: upkeep.reclaim(transaction, [SOURCE], 100, {}))
     assert [(recovered.id, recovered.worker) for recovered in reclaimed.recovered] == [("lost", "")]
 
 
@@ -133,7 +135,7 @@ def test_a_clock_that_was_set_back_holds_nothing_for_longer_than_a_lease(file: S
     file.clock.advance(-3600)
 
     def reclaim() -> list[str]:
-        reclaimed = file.transact(lambda transaction: upkeep.reclaim(transaction, [SOURCE], 100))
+        reclaimed = file.transact(lambda transaction: upkeep.reclaim(transaction, [SOURCE], 100, {}))
         return [recovered.id for recovered in reclaimed.recovered]
 
     assert upkeep.is_something_overdue(file.connection, NAMESPACE, [SOURCE], file.clock.now_us())
@@ -221,7 +223,7 @@ def test_counts_agree_with_the_rows_whatever_was_done(file: SqliteFile, seed: in
             lambda transaction: steering.discard(transaction, STREAM, [id, id]),
             lambda transaction: steering.purge(transaction, STREAM, 5 * SECOND, 1),
             lambda transaction: upkeep.promote(transaction, [SOURCE], 3),
-            lambda transaction: upkeep.reclaim(transaction, [SOURCE], 3),
+            lambda transaction: upkeep.reclaim(transaction, [SOURCE], 3, {}),
             lambda transaction: upkeep.prune(transaction, 5),
         ]
         file.transact(chance.choice(verbs))

@@ -13,11 +13,12 @@ from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Batch, Message, Stream, group_stream
 from headrace.core.rules.lease import Lease
 from headrace.stores import open_store
+from headrace.stores.sql.claim_query import ClaimQuery
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.connection.schema import SCRIPTS, bring_up_to_date
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.publish import publish
-from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim
+from headrace.stores.sqlite.verbs.claim import claim
 from headrace.stores.sqlite.verbs.looking import count
 from headrace.stores.sqlite.verbs.steering import read_lease
 
@@ -38,6 +39,10 @@ def connection(path: Path) -> Iterator[Connection]:
 def version_of(connection: Connection) -> int:
     version: int = connection.value("SELECT version FROM headrace_schema")
     return version
+
+
+def test_a_write_reaches_the_disk_also_on_macos(connection: Connection) -> None:
+    assert connection.value("PRAGMA fullfsync") == 1
 
 
 def test_a_new_file_gets_the_latest_schema(connection: Connection) -> None:

@@ -28,15 +28,16 @@ from headrace.core.messages.outcome import (
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import BEGINNING, NEW, PARKED_MOST, PARKED_OF_KEY, Start, TopicRules
 from headrace.stores import open_store
+from headrace.stores.sql.claim_query import ClaimQuery
+from headrace.stores.sql.rows.topic_rows import MOST_BYTES
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.store import SqliteStore
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.threads.waiters import ReadWaiter
 from headrace.stores.sqlite.topics import groups, log, retention, topic_records
-from headrace.stores.sqlite.topics.log import MOST_BYTES
 from headrace.stores.sqlite.topics.publish import publish
 from headrace.stores.sqlite.verbs import steering, upkeep
-from headrace.stores.sqlite.verbs.claim import ClaimQuery, claim
+from headrace.stores.sqlite.verbs.claim import claim
 from headrace.stores.sqlite.verbs.removal import remove_stream
 from headrace.stores.sqlite.verbs.settle import settle
 from tests.support.waiting import wait_until
@@ -258,7 +259,7 @@ def test_keys_and_counts_agree_with_the_rows_whatever_was_done(shop: Shop, seed:
             lambda transaction: steering.discard(transaction, GROUP, [id]),
             lambda transaction: steering.purge(transaction, GROUP, 5 * SECOND, 2),
             lambda transaction: upkeep.promote(transaction, [SOURCE], 3),
-            lambda transaction: upkeep.reclaim(transaction, [SOURCE], 3),
+            lambda transaction: upkeep.reclaim(transaction, [SOURCE], 3, {}),
             lambda transaction: upkeep.prune(transaction, 5),
             lambda transaction: groups.reset(transaction, GROUP, chance.choice(starts)),
         ]

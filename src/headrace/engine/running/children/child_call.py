@@ -7,6 +7,7 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
+from headrace.core.messages.error_kinds import CARRIED_KINDS
 from headrace.engine.registry import Registry, declaration_of
 from headrace.engine.running.failure import CARRIED
 from headrace.engine.running.job_log.run_log import RunLog
@@ -89,4 +90,5 @@ def raised_here(raised: Raised) -> Exception:
         case _:
             error = RemoteError(f"{raised.failure.error_type}: {text}")
     setattr(error, CARRIED, raised.failure)
+    setattr(error, CARRIED_KINDS, raised.kinds)
     return error

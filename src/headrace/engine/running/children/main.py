@@ -22,7 +22,9 @@ import msgspec
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
+from headrace.core.messages.error_kinds import kinds_of
 from headrace.core.messages.message import Stream, decode_envelope
+from headrace.core.runtime.child_process import become_child
 from headrace.engine.registry import Declaration, Handler, Registry, find_declared, forget_what_failed_to_load
 from headrace.engine.running.failure import described, failure_of
 from headrace.engine.running.injection.resources import Resources
@@ -168,7 +170,7 @@ def _print_error(name: str, error: BaseException) -> None:
 def _raised(number: int, error: BaseException) -> Raised:
     directive = next((kind.__name__ for kind in _DIRECTIVES if isinstance(error, kind)), "")
     delay = error.delay if isinstance(error, RetryLater | Snooze) else 0.0
-    return Raised(number, failure_of(error), directive, delay)
+    return Raised(number, failure_of(error), directive, delay, kinds_of(error))
 
 
 def _die_with_parent() -> None:
@@ -180,6 +182,7 @@ def _die_with_parent() -> None:
 
 def main() -> None:
     setting = msgspec.json.decode(sys.argv[1], type=ChildSetting)
+    become_child()
     _die_with_parent()
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     sys.path[:] = setting.path

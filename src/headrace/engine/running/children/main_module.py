@@ -6,11 +6,11 @@ import importlib
 import importlib.util
 import os
 import sys
-from pathlib import Path
 
 import msgspec
 
 from headrace.core.errors import ConfigurationError
+from headrace.core.runtime.main_name import main_name
 
 #: Advice for the case that a child process cannot load the program's main module.
 GUARD = 'What a script does when it is run belongs under `if __name__ == "__main__":`.'
@@ -29,10 +29,8 @@ class MainModule(msgspec.Struct, frozen=True):
     def here(cls) -> MainModule:
         main = sys.modules.get("__main__")
         spec = getattr(main, "__spec__", None)
-        if spec is not None and spec.name:
-            return cls(str(spec.name.removesuffix(".__main__")))
-        file = getattr(main, "__file__", None)
-        return cls(Path(file).stem, os.path.abspath(file)) if file else cls("__main__")
+        file = None if spec is not None and spec.name else getattr(main, "__file__", None)
+        return cls(main_name(), os.path.abspath(file) if file else None)
 
     def load(self) -> None:
         """Import the module under that name, so that code for `__main__` does not run again."""

@@ -67,6 +67,7 @@ class Raised(msgspec.Struct, frozen=True, array_like=True, tag=True):
     failure: Failure
     directive: str = ""  # "", RetryLater, Snooze or Unrecoverable
     delay: float = 0.0
+    kinds: tuple[str, ...] = ()  # the names of the error's classes, for a retry policy
 
 
 class Progressed(msgspec.Struct, frozen=True, array_like=True, tag=True):

@@ -59,9 +59,9 @@ def Depends(factory: Callable[..., T], *, scope: Scope = ...) -> T: ...
 def Depends(factory: Callable[..., Any], *, scope: Scope = "job") -> Any:  # noqa: N802 - it reads as a declaration
     """As a parameter's default, `db: Database = Depends(get_db)`: have the worker provide it.
 
-    The factory is a function or an `async def`; a generator (or what `contextlib` makes of one) is cleaned up
-    after the run. It may have dependencies of its own. Within a run it is called once; with `scope="worker"`
-    once in a worker's life.
+    - `factory`: makes the value: a function or an `async def`. A generator (or what `contextlib` makes of
+      one) is cleaned up after the run. It may have dependencies of its own
+    - `scope`: `"job"`: the factory is called once within a run. `"worker"`: once in a worker's life
     """
     if not callable(factory):
         raise ConfigurationError(f"Depends() takes a function that makes the value, not {factory!r}")

@@ -45,6 +45,14 @@ class EndRecords:
         del self.by_id[id]
         return None
 
+    def forget(self, id: str, status: JobStatus, now_us: int) -> bool:
+        """Delete the record of a message; False: there is none with this status."""
+        end_record = self.get(id, now_us)
+        if end_record is None or end_record.status is not status:
+            return False
+        del self.by_id[id]
+        return True
+
     def prune(self, limit: int, now_us: int) -> int:
         pruned = 0
         while pruned < limit and self._passing and self._passing[0][0] <= now_us:

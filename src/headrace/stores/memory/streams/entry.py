@@ -33,6 +33,7 @@ class Entry(msgspec.Struct, gc=False):
     died: int = 0  # the order of deaths
     progress: Progress | None = None  # of the last claim
     log: JobLog = NO_LOG  # what that claim's run has reported
+    lane: int = 0  # of a queued message with constraints
     written_us: int = 0  # for an event: when it was written to its topic's log
 
     def expired(self, now_us: int) -> bool:

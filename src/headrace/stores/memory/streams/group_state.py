@@ -11,10 +11,11 @@ from headrace.core.records.control import ControlMessage
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.topics.deferred_keys import DeferredKeys
 from headrace.core.topics.topic import BEGINNING, Ordering, Start, may_park
+from headrace.stores.memory.limits import LimitStates
 
 from .due_times import DueMessages
 from .entry import Entry
-from .lanes import FIRST_PRIORITY, Lanes
+from .lanes import FIRST_PRIORITY
 from .log import StoredEvent
 from .parked_keys import ParkedKeys
 from .stream_state import StreamState
@@ -32,15 +33,15 @@ class GroupState(StreamState):
         stream: Stream,
         announce: Callable[[ControlMessage], None],
         numbers: Iterator[int],
+        limits: LimitStates,
         topic: TopicState,
     ) -> None:
-        super().__init__(stream, announce, numbers)
+        super().__init__(stream, announce, numbers, limits)
         self.topic = topic
         self.joined = False
         self.position = 0
         self.ordering = Ordering()
         self.seen_us = 0
-        self.parking = ParkedKeys()
         self.deferred = DeferredKeys()
         self.again = 0  # after a reset: up to this number it may have drawn events before
 
@@ -72,7 +73,8 @@ class GroupState(StreamState):
     def leave(self) -> None:
         """The group was removed: release all callers that wait for its messages."""
         self.joined = False
-        self.lanes, self.due_messages, self.parking = Lanes(), DueMessages(), ParkedKeys()
+        self.lanes = self._new_lanes(self._limits, self._numbers)
+        self.due_messages, self.parking = DueMessages(), ParkedKeys()
         self.deferred, self.again = DeferredKeys(), 0
         self.entries.clear()
         self.wake()
@@ -96,7 +98,7 @@ class GroupState(StreamState):
         for entry in [entry for entry in untouched if not entry.token and self.parking.has(entry)]:
             event = self.topic.log.get(entry.message.id)
             if event is not None and event.number > self.position:
-                self._take_out(entry)
+                self._take_out(entry, now_us)
                 entry.status = JobStatus.UNKNOWN  # so that the lane sees that it is stale
                 del self.entries[entry.message.id]
                 self._hand_on(entry, now_us)
@@ -241,22 +243,6 @@ class GroupState(StreamState):
         else:
             entry.status, entry.since_us = JobStatus.QUEUED, now_us
 
-    def _take_out(self, entry: Entry) -> None:
-        if self.parking.take_out(entry):
-            self._note_room(entry.message.key)
-        else:
-            super()._take_out(entry)
-
-    def _part(self, entry: Entry, now_us: int) -> None:
-        super()._part(entry, now_us)
-        self._hand_on(entry, now_us)
-
-    def _hand_on(self, entry: Entry, now_us: int) -> None:
-        following = self.parking.pass_on(entry)
-        if following is not None:
-            self._queue(following, now_us)
-        self._note_room(entry.message.key)
-
     def _note_room(self, key: str) -> None:
         if self.deferred.keys and self.deferred.note_room(key, self.parking.count(key)):
             self._wake_waiters()
@@ -268,19 +254,19 @@ class GroupState(StreamState):
         self.again = 0
         self.deferred.drawable.update(self.deferred.keys)
         for purged in range(limit):
-            entry = self._next_waiting()
+            entry = self._next_waiting(now_us)
             if entry is None:
                 return purged
             self._end_waiting(entry, ttl_us, end_records, now_us)
         return limit
 
-    def _next_waiting(self) -> Entry | None:
-        if queued := self.lanes.take_any(1):
+    def _next_waiting(self, now_us: int) -> Entry | None:
+        if queued := self.lanes.take_any(1, now_us):
             return queued[0]
         if self.due_messages.first_us() is not None:
             return self.due_messages.pop()
         if drawn := self._draw():
             return drawn
         if parked := self.parking.first():  # also what `_draw` has just parked
-            self._take_out(parked)
+            self._take_out(parked, now_us)
         return parked

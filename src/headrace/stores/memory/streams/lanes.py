@@ -9,6 +9,7 @@ from headrace.core.messages.message import PRIORITIES
 from headrace.core.records.record import JobStatus
 
 from .entry import Entry
+from .lines import Lines
 
 SUSPECT, RETURNED = 0, 1
 #: The lane of a priority is this plus its number.
@@ -28,19 +29,23 @@ class Lanes:
     """Entries leave at the front. An entry that ends while it waits is only counted, and skipped later: this
     keeps every step short. A sweep limits the memory that such entries hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, lines: Lines) -> None:
+        self.lines = lines
         self._lanes: tuple[deque[Entry], ...] = tuple(deque() for _ in range(2 * CHILD))
         self.held_children = False  # whether child work was ever here
         self._stale = 0
 
     def __len__(self) -> int:
-        return sum(map(len, self._lanes)) - self._stale
+        return sum(map(len, self._lanes)) - self._stale + len(self.lines)
 
     def put(self, lane: int, entry: Entry) -> None:
         if entry.message.child:
             lane += CHILD
             self.held_children = True
-        self._lanes[lane].append(entry)
+        if entry.message.constraints is None:
+            self._lanes[lane].append(entry)
+        else:
+            self.lines.put(lane, entry)
 
     def take(self, lane: int, limit: int, room: float = inf) -> list[Entry]:
         """Take at most `limit` entries, and no more once they have `room` bytes."""
@@ -55,16 +60,19 @@ class Lanes:
                 self._stale -= 1
         return taken
 
-    def take_any(self, limit: int) -> list[Entry]:
+    def take_any(self, limit: int, now_us: int) -> list[Entry]:
         taken: list[Entry] = []
         for lane in range(len(self._lanes)):
             taken += self.take(lane, limit - len(taken))
-        return taken
+        return taken + self.lines.take_any(limit - len(taken), now_us)
 
-    def forget(self, entry: Entry) -> None:
+    def forget(self, entry: Entry, now_us: int) -> None:
         """Call this before an entry ends that was not taken."""
+        if entry.message.constraints is not None:
+            self.lines.forget(entry, now_us)
+            return
         self._stale += 1
-        if self._stale >= SWEEP_FROM and self._stale > len(self):
+        if self._stale >= SWEEP_FROM and 2 * self._stale > sum(map(len, self._lanes)):
             self._sweep(entry)
 
     def waiting(self, lane: int) -> list[Entry]:
@@ -76,7 +84,8 @@ class Lanes:
 
     def fronts(self) -> list[Entry]:
         """The longest-waiting entry of each lane."""
-        return [entry for lane in self._lanes if (entry := self._front(lane))]
+        fronts = [*map(self._front, self._lanes), self.lines.front()]
+        return [entry for entry in fronts if entry is not None]
 
     def _front(self, lane: deque[Entry]) -> Entry | None:
         while lane and lane[0].status is not _QUEUED:

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
+import msgspec
+
 from headrace.core.messages.job_log import NO_LOG
-from headrace.core.messages.message import State, Stream
+from headrace.core.messages.message import Message, State, Stream
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.records.control import ControlMessage, DueNotice
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import Lease
 from headrace.core.schedules.schedule_record import ScheduleRecord
+from headrace.stores.memory.limits import LimitStates
 from headrace.stores.memory.views import end_of
 from headrace.stores.memory.waiter import Waiter, Watchers
 
@@ -18,16 +21,22 @@ from .due_times import DueMessages
 from .end_records import EndRecord, EndRecords
 from .entry import Entry
 from .lanes import FIRST_PRIORITY, RETURNED, SUSPECT, Lanes
+from .lines import Lines
+from .parked_keys import ParkedKeys
 from .producers import Producers
 from .unique_keys import UniqueKeys
 
 # Read once: access to a member of an enumeration is slower than to a global name.
-_QUEUED, _DEAD = JobStatus.QUEUED, JobStatus.DEAD
+_QUEUED, _DEAD, _SCHEDULED = JobStatus.QUEUED, JobStatus.DEAD, JobStatus.SCHEDULED
 
 
 class MessageStates:
     def __init__(
-        self, stream: Stream, announce: Callable[[ControlMessage], None], numbers: Iterator[int]
+        self,
+        stream: Stream,
+        announce: Callable[[ControlMessage], None],
+        numbers: Iterator[int],
+        limits: LimitStates,
     ) -> None:
         self.stream = stream
         self.lease = Lease()
@@ -39,7 +48,8 @@ class MessageStates:
         self.watchers = Watchers()
 
         self.entries: dict[str, Entry] = {}  # waiting, running or dead; the oldest first
-        self.lanes = Lanes()
+        self.parking = ParkedKeys()
+        self.lanes = self._new_lanes(limits, numbers)
         self.due_messages = DueMessages()
         self.running: dict[object, Entry] = {}  # by token; the longest since renewal first
         self.dead: dict[str, Entry] = {}  # the latest death last
@@ -49,6 +59,7 @@ class MessageStates:
         self._producers = Producers()
         self._purged = 0, 0  # how many end records purges left, and since when
         self._numbers = numbers
+        self._limits = limits
         self._announce = announce
 
     def find(self, id: str, now_us: int) -> Entry | EndRecord | None:
@@ -63,12 +74,16 @@ class MessageStates:
         unique = entry.message.unique if entry else None
         return entry if entry and unique and unique.key == key and entry.expired(now_us) else None
 
+    def _new_lanes(self, limits: LimitStates, numbers: Iterator[int]) -> Lanes:
+        return Lanes(Lines(self.stream, limits, numbers, self._wake_waiters))
+
     def queued(self) -> int:
-        return len(self.lanes)
+        return len(self.lanes) + len(self.parking)
 
     def oldest_us(self) -> int:
         """When the longest-waiting queued message became ready; 0: there is none."""
-        return self.lanes.oldest_us()
+        times = self.lanes.oldest_us(), self.parking.oldest_us()
+        return min((time for time in times if time), default=0)
 
     # --- moves -------------------------------------------------------------------------------------------
 
@@ -76,9 +91,71 @@ class MessageStates:
         """Queue an entry that did not wait or run before."""
         self._queue(entry, now_us)
 
+    def _add(self, message: Message, now_us: int) -> None:
+        entry = Entry(message, next(self._numbers), _QUEUED, now_us)
+        self.entries[message.id] = entry
+        due_us = max(message.due_us, now_us + message.delay_us)
+        if message.lifetime_us:
+            entry.expires_us = due_us + message.lifetime_us
+        if due_us > now_us:
+            self._schedule(entry, _SCHEDULED, due_us, now_us)
+        elif not message.key or self._lets_in(entry):
+            self.lanes.put(FIRST_PRIORITY + message.priority, entry)
+
+    def _take_key(self, message: Message, now_us: int) -> bool:
+        """Take the message's unique key. Ends an expired owner, and returns whether there was one."""
+        unique = message.unique
+        if unique is None:
+            return False
+        expired = self._expired_owner(unique.key, now_us)
+        if expired is not None:
+            self._take_out(expired, now_us)
+            self._end(expired, JobStatus.EXPIRED, message.expired_ttl_us, now_us)
+        self.keys.take(unique, message.id, now_us)
+        return expired is not None
+
+    def _replaceable(self, message: Message, now_us: int) -> Entry | None:
+        """The entry that waits and holds the key of a message that replaces."""
+        if message.on_duplicate != "replace":
+            return None
+        key = message.unique.key if message.unique else ""
+        entry = self.entries.get(self.owner(key, now_us) or "")
+        if entry is None or entry.status is JobStatus.RUNNING or entry.status is _DEAD:
+            return None
+        unique = entry.message.unique
+        return entry if unique is not None and unique.key == key else None
+
+    def _replace(self, replaced: Entry, message: Message, now_us: int) -> None:
+        """Give a waiting entry everything of a message but its id."""
+        id = replaced.message.id
+        self._take_out(replaced, now_us)
+        replaced.status = JobStatus.CANCELLED  # a lane may still have it, and must skip it
+        if replaced.message.key:
+            self._hand_on(replaced, now_us)
+        del self.entries[id]
+        self._take_key(msgspec.structs.replace(message, id=id), now_us)
+        self._add(msgspec.structs.replace(message, id=id), now_us)
+        if not message.fresh:
+            self._note_absorbed(message, now_us)
+
+    def _note_absorbed(self, message: Message, now_us: int) -> None:
+        """Keep the id of a message that has replaced another one, so that a repeat is known."""
+        until_us = now_us + message.expired_ttl_us
+        number = next(self._numbers)
+        self.end_records.keep(
+            EndRecord(message.id, message.task, number, JobStatus.CANCELLED, now_us, until_us)
+        )
+
+    def _lets_in(self, entry: Entry) -> bool:
+        """Whether an entry may be claimed; False: an earlier one holds its key, and it is parked."""
+        # An event gets its key when it is drawn.
+        return not entry.message.key or self.stream.kind != "queue" or self.parking.let_in(entry)
+
     def _queue(self, entry: Entry, now_us: int, *, returned: bool = False) -> None:
         entry.status, entry.since_us = _QUEUED, now_us
         entry.due_us, entry.progress, entry.log = 0, None, NO_LOG
+        if not self._lets_in(entry):
+            return
         if entry.state.suspect:
             lane = SUSPECT
         elif returned:
@@ -95,10 +172,12 @@ class MessageStates:
         if self.due_messages.put(entry):
             self._announce(DueNotice(self.stream))
 
-    def _take_out(self, entry: Entry) -> None:
+    def _take_out(self, entry: Entry, now_us: int) -> None:
         """Remove a waiting entry from where it waits."""
-        if entry.status is _QUEUED:
-            self.lanes.forget(entry)
+        if self.parking.take_out(entry):
+            self._note_room(entry.message.key)
+        elif entry.status is _QUEUED:
+            self.lanes.forget(entry, now_us)
         else:
             self.due_messages.forget(entry)
 
@@ -153,6 +232,23 @@ class MessageStates:
             record = end_of(self, message.id, now_us)
             for waiter in waiters:
                 waiter.wake(record)
+        if message.key:
+            self._hand_on(entry, now_us)
+
+    def _hand_on(self, entry: Entry, now_us: int) -> None:
+        """Give the key of an entry that has ended to the next one."""
+        following = self.parking.pass_on(entry)
+        if following is not None:
+            self._queue(following, now_us)
+        self._note_room(entry.message.key)
+
+    def _note_room(self, key: str) -> None:
+        """One entry less is parked behind a key."""
+
+    def _release(self, entry: Entry, now_us: int, *, unstarted: bool = False) -> None:
+        """An entry is not running any more: give the slots of its limits back."""
+        if entry.message.constraints is not None:
+            self._limits.release(entry.message.constraints, now_us, unstarted=unstarted)
 
     def _wake_waiters(self) -> None:
         if self.waiters and not self.paused:

@@ -1,4 +1,4 @@
-"""Keeps the keys of an ordered group: which entry holds each key, and which are parked behind it."""
+"""Keeps the keys of a queue or an ordered group: which entry holds each key, and which are parked."""
 
 from __future__ import annotations
 
@@ -30,6 +30,9 @@ class ParkedKeys:
         key, id = entry.message.key, entry.message.id
         return self._holders.get(key) is entry or id in self._lines.get(key, ())
 
+    def is_parked(self, entry: Entry) -> bool:
+        return entry.message.id in self._lines.get(entry.message.key, ())
+
     def parked(self) -> list[Entry]:
         return [entry for line in self._lines.values() for entry in line.values()]
 
@@ -38,8 +41,7 @@ class ParkedKeys:
         message = entry.message
         if not message.key:
             return True
-        if message.key not in self._holders:
-            self._holders[message.key] = entry
+        if self._holders.setdefault(message.key, entry) is entry:
             return True
         self._lines.setdefault(message.key, {})[message.id] = entry
         self._parked += 1
@@ -75,6 +77,6 @@ class ParkedKeys:
         return next(iter(line.values())) if line else None
 
     def oldest_us(self) -> int:
-        """When the oldest parked event was written; 0: none is parked."""
+        """When the oldest parked entry was written, or became ready; 0: none is parked."""
         fronts = [next(iter(line.values())) for line in self._lines.values()]
-        return min((entry.written_us for entry in fronts), default=0)
+        return min((entry.written_us or entry.since_us for entry in fronts), default=0)

@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.core.messages.message import PRODUCER_TTL_US, Batch
 from headrace.core.records.answers import Answer
+from headrace.core.rules.producers import refuse_if_overtaken
 
 
 class LastBatch(msgspec.Struct, frozen=True):
@@ -23,9 +24,10 @@ class Producers:
     def recall(self, batch: Batch, now_us: int) -> list[Answer] | None:
         """The earlier answers to this batch; None: the batch is new."""
         last = self._last.get(batch.producer)
-        if last and last.number == batch.number and last.until_us > now_us:
-            return list(last.answers)
-        return None
+        if last is None or last.until_us <= now_us:
+            return None
+        refuse_if_overtaken(batch, last.number)
+        return list(last.answers) if last.number == batch.number else None
 
     def remember(self, batch: Batch, answers: list[Answer], now_us: int) -> None:
         self._last[batch.producer] = LastBatch(batch.number, list(answers), now_us + PRODUCER_TTL_US)

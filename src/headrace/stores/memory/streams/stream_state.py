@@ -18,6 +18,7 @@ from headrace.core.messages.outcome import (
     DeadReason,
     Done,
     Expired,
+    Failure,
     Outcome,
     Released,
     Retry,
@@ -28,10 +29,9 @@ from headrace.core.messages.outcome import (
 from headrace.core.records.answers import Answer, CancelAnswer, Recovery, Renewal, ReplayAnswer
 from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
 from headrace.core.records.record import JobStatus, Progress
-from headrace.core.store import CRASH_LIMIT, CRASHED
+from headrace.core.store import crash_failure
 
 from .entry import Entry
-from .lanes import FIRST_PRIORITY
 from .message_states import MessageStates
 
 #: The room in a stream without a limit.
@@ -71,17 +71,32 @@ class StreamState(MessageStates):
         if self.sealed and not ticking:
             raise Moved(f"{self.stream.name} is sealed", answers=[None] * len(batch.messages))
         answers: list[Answer] = []
-        room = self._room(batch.limit)
+        room = self._room(batch.limit, now_us)
         for message in batch.messages:
             answer = self._refusal(message, room, now_us)
             if answer is None:
-                room += self._take_key(message, now_us) - 1
-                self._add(message, now_us)
-                answer = Answer(message.id)
+                room -= 1
+                if message.unique is None:
+                    self._add(message, now_us)
+                    answer = Answer(message.id)
+                else:
+                    answer, left = self._add_with_key(message, now_us)
+                    room += left
             answers.append(answer)
         self._producers.remember(batch, answers, now_us)
         self._wake_waiters()
         return answers
+
+    def _add_with_key(self, message: Message, now_us: int) -> tuple[Answer, bool]:
+        """Add a message that takes a unique key. Also answers whether one that waited has left."""
+        replaced = self._replaceable(message, now_us)
+        if replaced is not None:
+            left = replaced.status is not _RETRYING
+            self._replace(replaced, message, now_us)
+            return Answer(replaced.message.id, "replaced"), left
+        left = self._take_key(message, now_us)
+        self._add(message, now_us)
+        return Answer(message.id), left
 
     def holder(self, id: str, key: str, now_us: int) -> str | None:
         """This id if it is known, or the id of the message that holds the key."""
@@ -89,51 +104,37 @@ class StreamState(MessageStates):
             return id
         return self.owner(key, now_us) if key else None
 
-    def _room(self, limit: int | None) -> int:
+    def _room(self, limit: int | None, now_us: int) -> int:
         if limit is None:
             return UNLIMITED
-        return limit - len(self.lanes) - self.due_messages.count(_SCHEDULED)
+        return limit - len(self.lanes) - len(self.parking) - self.due_messages.count(_SCHEDULED)
 
     def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
         id = message.id
         if id in self.entries or self.end_records.get(id, now_us):
             return Answer(id, "duplicate")
         if message.unique:
-            if owner := self.owner(message.unique.key, now_us):
+            owner = self.owner(message.unique.key, now_us)
+            if owner and message.on_duplicate != "replace":
                 return Answer(owner, "duplicate")
-            room += self._expired_owner(message.unique.key, now_us) is not None  # its end makes room
+            leaving = self._expired_owner(message.unique.key, now_us) or self._replaceable(message, now_us)
+            room += leaving is not None and leaving.status is not _RETRYING  # it makes room
         return None if room > 0 else Answer(id, "full")
-
-    def _add(self, message: Message, now_us: int) -> None:
-        entry = Entry(message, next(self._numbers), _QUEUED, now_us)
-        self.entries[message.id] = entry
-        due_us = max(message.due_us, now_us + message.delay_us)
-        if message.lifetime_us:
-            entry.expires_us = due_us + message.lifetime_us
-        if due_us > now_us:
-            self._schedule(entry, _SCHEDULED, due_us, now_us)
-        else:
-            self.lanes.put(FIRST_PRIORITY + message.priority, entry)
-
-    def _take_key(self, message: Message, now_us: int) -> bool:
-        """Take the message's unique key. Ends an expired owner, and returns whether there was one."""
-        unique = message.unique
-        if unique is None:
-            return False
-        expired = self._expired_owner(unique.key, now_us)
-        if expired is not None:
-            self._take_out(expired)
-            self._end(expired, JobStatus.EXPIRED, message.expired_ttl_us, now_us)
-        self.keys.take(unique, message.id, now_us)
-        return expired is not None
 
     # --- out and back ------------------------------------------------------------------------------------
 
     def take(self, lane: int, limit: int, room: int, consumer: str, now_us: int) -> list[Claim]:
         """Claim at most `limit` messages, and no more once they have `room` bytes."""
+        return self._claims(self.lanes.take(lane, limit, room), consumer, now_us)
+
+    def take_constrained(self, lane: int, limit: int, room: int, consumer: str, now_us: int) -> list[Claim]:
+        """Claim messages with constraints, as far as their limits allow."""
+        return self._claims(self.lanes.lines.take(lane, limit, room, now_us), consumer, now_us)
+
+    def _claims(self, entries: list[Entry], consumer: str, now_us: int) -> list[Claim]:
         claims: list[Claim] = []
         stream, running, numbers = self.stream, self.running, self._numbers
-        for entry in self.lanes.take(lane, limit, room):
+        for entry in entries:
             message = entry.message
             token = next(numbers)
             entry.status = _RUNNING
@@ -144,9 +145,20 @@ class StreamState(MessageStates):
             if message.unique:
                 self.keys.release(message.unique, message.id, "started")
             priority, expires_us = message.priority, entry.expires_us
-            state, child = entry.state, message.child
+            state, child, constraints = entry.state, message.child, message.constraints
             claims.append(
-                Claim(stream, message.id, message.body, token, now_us, state, priority, expires_us, child)
+                Claim(
+                    stream,
+                    message.id,
+                    message.body,
+                    token,
+                    now_us,
+                    state,
+                    priority,
+                    expires_us,
+                    child,
+                    constraints,
+                )
             )
         return claims
 
@@ -160,6 +172,7 @@ class StreamState(MessageStates):
                 settlement.outcome is DONE
                 and entry is not None
                 and entry.message.unique is None
+                and entry.message.constraints is None
                 and not entry.message.key
                 and not watchers
             ):  # the common case: only the entry goes
@@ -171,8 +184,10 @@ class StreamState(MessageStates):
 
     def settle(self, claim: Claim, outcome: Outcome, now_us: int) -> Verdict:
         entry = self.running.pop(claim.token, None)
+        if entry is not None:
+            self._release(entry, now_us, unstarted=type(outcome) is Released and outcome.unstarted)
         if type(outcome) is Done:
-            entry = entry or self._taken_from_another(claim)
+            entry = entry or self._taken_from_another(claim, now_us)
             if entry is None:
                 return _GONE
             kept = outcome.kept
@@ -187,15 +202,16 @@ class StreamState(MessageStates):
         self._settle_other(entry, outcome, now_us)
         return _KEPT
 
-    def _taken_from_another(self, claim: Claim) -> Entry | None:
+    def _taken_from_another(self, claim: Claim, now_us: int) -> Entry | None:
         """The entry of a late success, removed from its lane or from the worker that runs it again."""
         entry = self.entries.get(claim.id)
         if entry is None or cast(int, claim.token) < entry.number:
             return None
         if entry.status is _RUNNING:
+            self._release(entry, now_us)
             return self.running.pop(entry.token)
         if entry.status is _QUEUED:
-            self._take_out(entry)
+            self._take_out(entry, now_us)
             return entry
         return None
 
@@ -219,6 +235,9 @@ class StreamState(MessageStates):
         if outcome.delay_us > 0:
             status = _RETRYING if isinstance(outcome, Retry) else _SCHEDULED
             self._schedule(entry, status, now_us + outcome.delay_us, now_us)
+        elif isinstance(outcome, Released) and outcome.constraints is not None:
+            entry.message = msgspec.structs.replace(entry.message, constraints=outcome.constraints)
+            self._queue(entry, now_us)
         else:
             self._queue(entry, now_us, returned=isinstance(outcome, Released))
 
@@ -244,7 +263,7 @@ class StreamState(MessageStates):
         for entry in self.running.values():
             entry.leased_us = min(entry.leased_us, now_us)
 
-    def recover(self, limit: int, now_us: int) -> list[Recovery]:
+    def recover(self, limit: int, now_us: int, crash_limit: int) -> list[Recovery]:
         if self._is_ahead(now_us):
             self.restart_leases(now_us)
         if not self.overdue(now_us):
@@ -252,9 +271,10 @@ class StreamState(MessageStates):
         since_us = now_us - self.lease.at(now_us)
         first = islice(self.running.items(), limit)
         overdue = list(takewhile(lambda held: held[1].leased_us <= since_us, first))
-        for token, _ in overdue:
+        for token, entry in overdue:
             del self.running[token]
-        return [self._recover(entry, now_us) for _, entry in overdue]
+            self._release(entry, now_us)
+        return [self._recover(entry, now_us, crash_limit) for _, entry in overdue]
 
     def _is_ahead(self, now_us: int) -> bool:
         """Whether a lease seems to begin in the future: the clock was set back."""
@@ -266,13 +286,13 @@ class StreamState(MessageStates):
         first = next(iter(self.running.values()), None)
         return first is not None and first.leased_us + self.lease.at(now_us) <= now_us
 
-    def _recover(self, entry: Entry, now_us: int) -> Recovery:
+    def _recover(self, entry: Entry, now_us: int, crash_limit: int) -> Recovery:
         state = entry.state.crashed(TrailEntry(now_us, "crashed", entry.worker)).logged(entry.log)
         worker = entry.worker
         if entry.cancelled_for_us is not None:
             self._end(entry, JobStatus.CANCELLED, entry.cancelled_for_us, now_us)
-        elif state.crashes >= CRASH_LIMIT:
-            self._bury(entry, state, DeadReason.CRASHED, CRASHED, now_us)
+        elif state.crashes >= crash_limit:
+            self._bury(entry, state, DeadReason.CRASHED, crash_failure(state.crashes), now_us)
         else:
             entry.state = state
             self._queue(entry, now_us, returned=True)
@@ -304,12 +324,16 @@ class StreamState(MessageStates):
             entry.cancelled_for_us = ttl_us
             self._announce(CancelNotice(self.stream, id))
             return CancelAnswer.REQUESTED
-        self._take_out(entry)
+        self._take_out(entry, now_us)
         self._end(entry, JobStatus.CANCELLED, ttl_us, now_us)
         return CancelAnswer.REMOVED
 
     def purge(self, ttl_us: int, limit: int, end_records: int, now_us: int) -> int:
-        entries = self.lanes.take_any(limit)
+        entries: list[Entry] = []
+        while len(entries) < limit and (parked := self.parking.first()):
+            self._take_out(parked, now_us)
+            entries.append(parked)
+        entries += self.lanes.take_any(limit - len(entries), now_us)
         while len(entries) < limit and self.due_messages.first_us() is not None:
             entries.append(self.due_messages.pop())
         for entry in entries:
@@ -332,17 +356,41 @@ class StreamState(MessageStates):
         self._enter(entry, now_us)
         return ReplayAnswer.REPLAYED
 
+    def bury(self, message: Message, reason: DeadReason, failure: Failure, now_us: int) -> None:
+        """Add a message that was never queued to the dead letters."""
+        self.established = True
+        if message.id not in self.entries and not self.end_records.get(message.id, now_us):
+            entry = self.entries[message.id] = Entry(message, next(self._numbers), _DEAD, now_us)
+            self._bury(entry, FRESH, reason, failure, now_us)
+
     def discard(self, id: str) -> bool:
         if self.dead.pop(id, None) is None:
             return False
         del self.entries[id]
         return True
 
+    def clean(self, id: str, status: JobStatus, ttl_us: int, now_us: int) -> bool:
+        """Remove a message if it is in this state."""
+        if status is _DEAD:
+            return self.discard(id)
+        if status.over:
+            return self.end_records.forget(id, status, now_us)
+        entry = self.entries.get(id)
+        if entry is None or entry.status is not status:
+            return False
+        if status is _RUNNING:
+            del self.running[entry.token]
+            self._release(entry, now_us)
+        else:
+            self._take_out(entry, now_us)
+        self._end(entry, JobStatus.EXPIRED if entry.expired(now_us) else JobStatus.CANCELLED, ttl_us, now_us)
+        return True
+
     def run_now(self, id: str, now_us: int) -> bool:
         entry = self.entries.get(id)
         if entry is None or entry.status not in (_SCHEDULED, _RETRYING):
             return False
-        self._take_out(entry)
+        self._take_out(entry, now_us)
         self._queue(entry, now_us)
         return True
 

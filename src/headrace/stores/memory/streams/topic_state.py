@@ -12,12 +12,14 @@ from headrace.core.messages.message import NORMAL, Batch, Message, Stream
 from headrace.core.records.answers import Answer
 from headrace.core.records.control import ControlMessage
 from headrace.core.records.record import JobStatus
-from headrace.core.topics.topic import LIVE_FOR, TRIMMED_BESIDE, KeptTopics, TopicRules
+from headrace.core.topics.retention import kept_in, may_go, room_in_log
+from headrace.core.topics.topic import TRIMMED_BESIDE, KeptTopics, TopicRules
+from headrace.stores.memory.limits import LimitStates
 
 from .end_records import EndRecord
 from .entry import Entry
 from .log import TopicLog
-from .stream_state import StreamState
+from .stream_state import UNLIMITED, StreamState
 
 if TYPE_CHECKING:
     from .group_state import GroupState
@@ -28,9 +30,13 @@ class TopicState(StreamState):
     for a group that was removed and may be joined again."""
 
     def __init__(
-        self, stream: Stream, announce: Callable[[ControlMessage], None], numbers: Iterator[int]
+        self,
+        stream: Stream,
+        announce: Callable[[ControlMessage], None],
+        numbers: Iterator[int],
+        limits: LimitStates,
     ) -> None:
-        super().__init__(stream, announce, numbers)
+        super().__init__(stream, announce, numbers, limits)
         self.rules = TopicRules()
         self.log = TopicLog()
         self.groups: dict[str, GroupState] = {}
@@ -72,10 +78,16 @@ class TopicState(StreamState):
         """A topic does not compare ids: an event that is published twice is stored twice."""
         return self.keys.owner(key, now_us) if key else None
 
+    def _room(self, limit: int | None, now_us: int) -> int:
+        if limit is None:
+            return UNLIMITED
+        self.trim(TRIMMED_BESIDE, now_us)
+        return room_in_log(limit, self.log.first, self.log.last, self.groups.values(), now_us)
+
     def _refusal(self, message: Message, room: int, now_us: int) -> Answer | None:
         if message.unique and (owner := self.keys.owner(message.unique.key, now_us)):
             return Answer(owner, "duplicate")
-        return None
+        return None if room > 0 else Answer(message.id, "full")
 
     def _add(self, message: Message, now_us: int) -> None:
         due_us = max(message.due_us, now_us + message.delay_us)
@@ -111,14 +123,8 @@ class TopicState(StreamState):
     def kept(self, trimmed: int, now_us: int) -> KeptTopics:
         """The answer after `trimmed` events were trimmed."""
         spare = self._spare(now_us) if self.rules.strict else 0
-        behind = [group for group in self.groups.values() if group.low_water < spare]
-        kept = spare >= self.log.first
-        return KeptTopics(
-            trimmed=trimmed,
-            more=self._may_go(now_us) >= self.log.first,
-            holding=tuple(group.stream for group in behind if kept and _is_live(group, now_us)),
-            passed=tuple(group.stream for group in behind if not _is_live(group, now_us)),
-        )
+        kept = kept_in(spare, self.log.first, self.groups.values(), now_us)
+        return KeptTopics(trimmed, self._may_go(now_us) >= self.log.first) + kept
 
     def _spare(self, now_us: int) -> int:
         """The number up to which the limits of age or length allow trimming."""
@@ -128,16 +134,9 @@ class TopicState(StreamState):
         return max(by_age, by_length)
 
     def _may_go(self, now_us: int) -> int:
-        """The number up to which events may go. A strict topic keeps what a live group has not drawn."""
+        """The number up to which events may go."""
         spare = self._spare(now_us)
-        if not self.rules.strict:
-            return spare
-        held = [group.low_water for group in self.groups.values() if _is_live(group, now_us)]
-        return min([spare, *held])
-
-
-def _is_live(group: GroupState, now_us: int) -> bool:
-    return group.seen_us + LIVE_FOR > now_us
+        return may_go(spare, self.groups.values(), now_us) if self.rules.strict else spare
 
 
 def _event(message: Message) -> Message:

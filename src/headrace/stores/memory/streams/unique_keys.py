@@ -44,6 +44,12 @@ class UniqueKeys:
         if unique.until in kinds and holder and holder.id == id and (holder.until_us < FOREVER) is elapses:
             del self._holders[unique.key]
 
+    def free(self, key: str, now_us: int) -> bool:
+        """Release a key from whatever message holds it; False: it is free."""
+        held = self.owner(key, now_us) is not None
+        self._holders.pop(key, None)
+        return held
+
     def prune(self, limit: int, now_us: int) -> int:
         pruned = 0
         while pruned < limit and self._passing and self._passing[0][0] <= now_us:

@@ -41,7 +41,7 @@ _PRODUCER = (
 
 _WORKER = (
     *_PRODUCER,
-    *("expire", "hincrby", "hlen", "hsetnx", "srem", "zrangebyscore"),
+    *("expire", "hincrby", "hlen", "hscan", "hsetnx", "hstrlen", "mset", "srem", "zrangebyscore"),
     *("xack", "xclaim", "xread", "xreadgroup"),
     *("xgroup|create", "xgroup|delconsumer", "xinfo|consumers"),
 )

@@ -26,6 +26,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     limit: int
     suspects: int
     children: int
+    constrained: int
     wait: float
     from_bottom: bool
     children_first: bool
@@ -47,14 +48,16 @@ class ClaimRequest(msgspec.Struct, frozen=True):
         """The claims that the request has room for, and the others."""
         taken: list[Claim] = []
         surplus: list[Claim] = []
-        suspects, children = self.suspects, self.children
+        suspects, children, constrained = self.suspects, self.children, self.constrained
         for claim in claims:
-            suspect = cast(EntryToken, claim.token).lane in SUSPECTS
+            token = cast(EntryToken, claim.token)
+            suspect = token.lane in SUSPECTS
             fits = len(taken) < self.limit and suspects >= suspect and children >= claim.child
-            if fits and claim.stream not in paused:
+            if fits and constrained >= token.limited and claim.stream not in paused:
                 taken.append(claim)
                 suspects -= suspect
                 children -= claim.child
+                constrained -= token.limited
             else:
                 surplus.append(claim)
         return taken, surplus
@@ -66,6 +69,7 @@ def wanted(
     limit: int,
     suspects: int,
     children: int | None,
+    constrained: int | None,
     wait: float,
     turn: int,
 ) -> ClaimRequest:
@@ -75,10 +79,16 @@ def wanted(
         limit=limit,
         suspects=suspects,
         children=limit if children is None else children,
+        constrained=limit if constrained is None else constrained,
         wait=wait,
         from_bottom=is_from_bottom(turn),
         children_first=is_child_work_first(turn),
     )
+
+
+def is_limited(claim: Claim) -> bool:
+    """Whether a message has constraints or an order key."""
+    return cast(EntryToken, claim.token).limited
 
 
 def _first(count: int, turn: int) -> int:

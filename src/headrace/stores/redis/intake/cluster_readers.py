@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from math import inf
 from typing import TypeAlias
 
@@ -20,18 +20,24 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
 from headrace.stores.redis.faults import lost
-from headrace.stores.redis.keys import CHILD_LANES, SUSPECTS
+from headrace.stores.redis.keys import CHILD_LANES, LINE_LETTERS, SUSPECTS
 from headrace.stores.redis.notices import Notices
 from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.stream_scripts import StreamScripts
 
-from .claim_request import ClaimRequest
+from .claim_request import ClaimRequest, is_limited
 from .reader import ClaimReader
 
-#: The lanes of child work, in the form in which a store names the lanes in use.
-CHILDREN = frozenset(map(str, CHILD_LANES))
 
-SUSPECT_LANES = frozenset(map(str, SUSPECTS))
+def _named(lanes: Iterable[int]) -> frozenset[str]:
+    """Lanes and their lines, in the form in which a store names the lanes in use."""
+    return frozenset(name for lane in lanes for name in (str(lane), LINE_LETTERS[lane]))
+
+
+CHILDREN, SUSPECT_LANES = _named(CHILD_LANES), _named(SUSPECTS)
+
+#: The lanes that have lines.
+LINES = frozenset(LINE_LETTERS)
 
 #: Readers asked at once. The number is small because each may bring one message more than there is room for.
 AT_ONCE = 4
@@ -191,26 +197,29 @@ class ClusterReaders:
 
     async def _poll(self, parts: dict[ClaimReader, ClaimRequest], wanted: ClaimRequest) -> list[Claim]:
         claims: list[Claim] = []
-        children, room = wanted.children, wanted.room
+        children, constrained, room = wanted.children, wanted.constrained, wanted.room
         asking = list(parts)
         while asking and len(claims) < wanted.limit and room > wanted.room / 2:
             shares = _shares(wanted.limit - len(claims), min(len(asking), AT_ONCE))
             free = _shares(children, len(shares)) + [0] * len(shares)
+            limited = _shares(constrained, len(shares)) + [0] * len(shares)
             asked = [
                 msgspec.structs.replace(
                     parts[reader],
                     limit=share,
                     children=most,
+                    constrained=some,
                     room=room // len(shares),
                     glances=reader in self._quiet,
                 )
-                for reader, share, most in zip(asking, shares, free, strict=False)
+                for reader, share, most, some in zip(asking, shares, free, limited, strict=False)
             ]
             answers = await self._ask(dict(zip(asking, asked, strict=False)), wanted)
             for found in answers:
                 claims += found
             room = wanted.room - size_of(claims)
             children = wanted.children - sum(claim.child for claim in claims)
+            constrained = wanted.constrained - sum(is_limited(claim) for claim in claims)
             full = [
                 reader
                 for reader, share, found in zip(asking, shares, answers, strict=False)
@@ -233,13 +242,14 @@ class ClusterReaders:
                 self._due_at[reader] = asyncio.get_running_loop().time() + RETRY
                 continue
             self._failed.discard(reader)
-            if task.result() or (wanted.children > 0 and not part.children and self._has_children(part)):
+            if task.result() or self._left_out(part, wanted):
                 self._forget(reader)  # there may be more, or work that this request left out
         return self._brought(tasks)
 
-    def _has_children(self, part: ClaimRequest) -> bool:
-        """Whether child work may wait in these queues."""
-        return any(not CHILDREN.isdisjoint(self._store.lanes.get(queue, "")) for queue in part.queues)
+    def _left_out(self, part: ClaimRequest, wanted: ClaimRequest) -> bool:
+        """Whether messages may wait in these queues that the request wants, and this share of it did not."""
+        lanes = "".join(self._store.lanes.get(queue, "") for queue in part.queues)
+        return not _offered(wanted, part).isdisjoint(lanes)
 
     async def _until_all(self, reading: list[Reading]) -> None:
         """Wait for all reads except those that take too long. Those go on; a later claim gets their result.
@@ -283,7 +293,8 @@ class ClusterReaders:
 def _offered(part: ClaimRequest, before: ClaimRequest) -> frozenset[str]:
     """The lanes that this request allows and the last one did not."""
     suspects = SUSPECT_LANES if part.suspects > 0 >= before.suspects else frozenset()
-    return suspects | CHILDREN if part.children > 0 >= before.children else suspects
+    lines = LINES if part.constrained > 0 >= before.constrained else frozenset()
+    return suspects | lines | (CHILDREN if part.children > 0 >= before.children else frozenset())
 
 
 def _error_of(task: Reading) -> BaseException | None:

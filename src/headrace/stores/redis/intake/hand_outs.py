@@ -9,8 +9,8 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.stores.redis.client.connection import Link, Word, pack
 from headrace.stores.redis.entries import EntryToken, claims_of
-from headrace.stores.redis.keys import GROUP, IN_ORDER
-from headrace.stores.redis.scripts import RELEASE_STARTED, RUN_AGAIN, UNSEEN
+from headrace.stores.redis.keys import EVERY_LANE, GROUP, Lane
+from headrace.stores.redis.scripts import LIMITED, RELEASE_STARTED, RUN_AGAIN, UNSEEN
 from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
@@ -28,10 +28,10 @@ class HandOuts:
         self._store = store
         self._link = link
         self._consumer = consumer
-        self._seen: dict[tuple[StreamScripts, int], bytes] = {}  # the last entry of each lane
+        self._seen: dict[tuple[StreamScripts, Lane], bytes] = {}  # the last entry of each lane
         self.doubtful = False  # the answer of a read was lost
 
-    def claims(self, queue: StreamScripts, lane: int, entries: list[Any]) -> list[Claim]:
+    def claims(self, queue: StreamScripts, lane: Lane, entries: list[Any]) -> list[Claim]:
         """Turn the entries just read from a lane into claims, and note the last one."""
         if not entries:
             return []
@@ -47,7 +47,7 @@ class HandOuts:
         queues = list(dict.fromkeys((*wanted.queues, *(queue for queue, _ in self._seen))))
         for some in batched(queues, WINDOW):
             # Search every lane: the lost answer may be the one that named the lanes in use.
-            lanes = [(queue, lane) for queue in some for lane in IN_ORDER]
+            lanes = [(queue, lane) for queue in some for lane in EVERY_LANE]
             keys = [queue.keys.by_lane[lane] for queue, lane in lanes]
             seen = [self._seen.get(place, b"") for place in lanes]
             args: list[Word] = [GROUP, self._consumer, min(wanted.limit, UNSEEN_MOST), wanted.room, *seen]
@@ -68,8 +68,9 @@ class HandOuts:
         for claim in claims:
             token, queue = cast(EntryToken, claim.token), self._store.queue(claim.stream)
             place = (claim.id, token.lane, token.entry, token.consumer)
+            script = LIMITED[RUN_AGAIN] if token.limited else RUN_AGAIN
             try:
-                await self._store.run(queue.call(RUN_AGAIN, *place, "L", 0, 1, ""))
+                await self._store.run(queue.call(script, *place, "L", 0, 2, ""))
             except BackendUnavailable:
                 failed.append(claim)
         return failed

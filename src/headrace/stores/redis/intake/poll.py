@@ -11,10 +11,19 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
 from headrace.core.values.decoding import text_of
-from headrace.stores.redis.client.connection import Link, pack
+from headrace.stores.redis.client.connection import Link, Word, pack
 from headrace.stores.redis.faults import is_out_of_memory
-from headrace.stores.redis.keys import BOTTOM_UP, CHILD_LANES, GROUP, RETURNED, TOP_DOWN
-from headrace.stores.redis.scripts import CLAIM
+from headrace.stores.redis.keys import (
+    BOTTOM_UP,
+    CHILD_LANES,
+    GROUP,
+    HELD,
+    RETURNED,
+    TOP_DOWN,
+    Lane,
+    has_lines,
+)
+from headrace.stores.redis.scripts import CLAIM, CLAIM_LINES
 from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
@@ -36,6 +45,9 @@ WORTH_A_TRIP = 1 << 18
 #: Seconds for which the script's answer on how many a plain command may read is valid: newer messages may be
 #: larger.
 FRESH = 0.05
+
+#: Where the answer of the script says which lanes are in use, and that there are lines.
+USED, HAS_LINES = 3, 8
 
 #: A queue, how many of its messages a plain command reads at once, and the most bytes that one of them has.
 Share: TypeAlias = tuple[StreamScripts, int, int]
@@ -65,16 +77,19 @@ class QueuePoll:
         self._is_far = time.monotonic() > asked_at + FRESH
         self._store.check([reply], self._link)
         drawn = await self.drawer.note(wanted.queues, draws)
-        seconds, microseconds, paused, used, reads, further, lane, tokens = reply
+        self._note_lanes(wanted, reply[USED])
+        if reply[HAS_LINES]:
+            reply = await self._store.run(self._call(wanted), self._link)
+        seconds, microseconds, paused, _, reads, further, lane, tokens, _ = reply
         if seconds:
             self._store.learn_time(seconds, microseconds)
         self._paused.difference_update(queue.stream for queue in wanted.queues)
         self._paused.update(wanted.queues[index - 1].stream for index in paused)
-        self._store.lanes.update((wanted.queues[index - 1], text_of(lanes)) for index, lanes in used)
         self.tokens.note(wanted.queues, tokens)
         claims: list[Claim] = []
         for index, read_lane, entries in reads:
-            claims += self._handouts.claims(wanted.queues[index - 1], read_lane, entries)
+            lane_read: Lane = HELD if isinstance(read_lane, bytes) else read_lane
+            claims += self._handouts.claims(wanted.queues[index - 1], lane_read, entries)
         shares = [(wanted.queues[index - 1], count, bound) for index, count, bound in further]
         while shares and time.monotonic() < asked_at + FRESH:
             found = await self._read_further(lane, shares)
@@ -92,8 +107,23 @@ class QueuePoll:
         portion = PORTION_AFAR if self._is_far else PORTION
         limits = (wanted.limit, wanted.suspects, wanted.room, portion)
         children = (wanted.children, int(wanted.children_first), wanted.awaited)
-        args = (GROUP, self._consumer, *limits, kinds, *children, *lanes)
-        return ScriptCall(CLAIM, pack((b"EVALSHA", CLAIM.digest, len(keys), *keys, *args)))
+        args: tuple[Word, ...] = (
+            *(GROUP, self._consumer, *limits, kinds),
+            *(*children, wanted.constrained, *lanes),
+        )
+        script = CLAIM
+        if wanted.constrained and self._has_lines(wanted):
+            script = CLAIM_LINES
+            keys += [queue.limits for queue in wanted.queues]
+            first = wanted.queues[0]
+            args += (*(queue.label for queue in wanted.queues), first.notices, first.offset_us())
+        return ScriptCall(script, pack((b"EVALSHA", script.digest, len(keys), *keys, *args)))
+
+    def _has_lines(self, wanted: ClaimRequest) -> bool:
+        return any(has_lines(self._store.lanes.get(queue, "")) for queue in wanted.queues)
+
+    def _note_lanes(self, wanted: ClaimRequest, used: Sequence[tuple[int, bytes]]) -> None:
+        self._store.lanes.update((wanted.queues[index - 1], text_of(lanes)) for index, lanes in used)
 
     async def _read_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
         """Read the share of each queue with a plain command."""

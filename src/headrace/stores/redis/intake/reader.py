@@ -24,8 +24,10 @@ from headrace.stores.redis.keys import (
     CHILD_LANES,
     GROUP,
     IN_ORDER,
+    LINE_LETTERS,
     NORMAL_LANE,
     SUSPECTS,
+    has_lines,
 )
 from headrace.stores.redis.notices import Notices
 from headrace.stores.redis.scripts import DECLARE_STREAM
@@ -51,8 +53,14 @@ LULL, LULL_LANES = 0.001, 4
 #: Seconds for which lanes that held nothing else count as empty.
 IDLE_FOR = 0.05
 
+#: Stands for a lane where a read blocks on the tickets of lines.
+TICKET = -1
+
+#: The queue and the lane that a key belongs to.
+BlockedOn: TypeAlias = tuple[StreamScripts, int]
+
 #: The lanes on which a read blocks, by their keys.
-Lanes: TypeAlias = Mapping[bytes, tuple[StreamScripts, int]]
+Lanes: TypeAlias = Mapping[bytes, BlockedOn]
 
 #: What a look found. With lanes: it found nothing, and there is time left to block on those lanes.
 Found: TypeAlias = tuple[list[Claim], Lanes | None]
@@ -290,6 +298,8 @@ class ClaimReader:
         return (await self._carried(self._sorted(claims, wanted)))[0]
 
     async def _sorted(self, claims: list[Claim], wanted: ClaimRequest) -> Found:
+        if not claims:
+            return await self._look(wanted, 0)  # it was a ticket: a line was opened
         claims = await self.trim(claims, wanted)
         await self._handouts.release_started(claims)
         return claims, None
@@ -300,12 +310,25 @@ class ClaimReader:
             queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
         ]
         unwanted = {*([] if wanted.suspects > 0 else SUSPECTS), *([] if wanted.children > 0 else CHILD_LANES)}
-        return {
+        lanes = {
             queue.keys.by_lane[lane]: (queue, lane)
             for lane in IN_ORDER
             if lane not in unwanted
             for queue in open_queues
             if lane == NORMAL_LANE or str(lane) in self._store.lanes.get(queue, "")
+        }
+        if wanted.constrained > 0:
+            lanes |= self._tickets(open_queues, unwanted)
+        return lanes
+
+    def _tickets(self, queues: list[StreamScripts], unwanted: Set[int]) -> dict[bytes, BlockedOn]:
+        """The tickets of lines: one of them comes when a line is opened."""
+        return {
+            queue.keys.tickets[lane]: (queue, TICKET)
+            for queue in queues
+            if has_lines(used := self._store.lanes.get(queue, ""))
+            for lane, letter in enumerate(LINE_LETTERS)
+            if lane not in unwanted and letter in used
         }
 
     async def _heal(self, error: ReplyError, wanted: ClaimRequest) -> Found:
@@ -328,8 +351,15 @@ class ClaimReader:
     # --- what was read -----------------------------------------------------------------------------------
 
     def _claims_at(self, lanes: Lanes, reply: list[Any]) -> list[Claim]:
-        """The claims in the answer of a blocking read."""
-        return [claim for key, entries in reply for claim in self._handouts.claims(*lanes[key], entries)]
+        """The claims in the answer of a blocking read. After a ticket, the next read looks first."""
+        claims: list[Claim] = []
+        for key, entries in reply:
+            queue, lane = lanes[key]
+            if lane == TICKET:
+                self._idle = None
+            else:
+                claims += self._handouts.claims(queue, lane, entries)
+        return claims
 
     async def _take_up(self, wanted: ClaimRequest) -> list[Claim]:
         """The claims of a read whose caller was cancelled, or whose answer was lost."""

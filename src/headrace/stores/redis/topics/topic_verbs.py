@@ -144,7 +144,7 @@ class RedisTopics(Topics):
         )
         return TopicRecord(
             topic,
-            _rules(text_of(rules)),
+            rules_of(text_of(rules)),
             first,
             last,
             first_us,
@@ -179,7 +179,7 @@ def _topic_of(group: Stream) -> Stream:
     return Stream("topic", group.topic)
 
 
-def _rules(text: str) -> TopicRules:
+def rules_of(text: str) -> TopicRules:
     try:
         retention, length, strict = text.split(" ")
         return TopicRules(int(retention), None if length == "-" else int(length), strict == "1")

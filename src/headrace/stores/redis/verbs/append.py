@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from hiredis import ReplyError
 
@@ -12,9 +12,18 @@ from headrace.core.messages.message import NORMAL, PRODUCER_TTL_US, Batch, Messa
 from headrace.core.records.answers import Answer
 from headrace.core.schedules.schedule_record import NOW, ScheduleRecord, ScheduleSwap
 from headrace.stores.redis.client.connection import Word, pack
+from headrace.stores.redis.entries import stored_constraints
 from headrace.stores.redis.faults import is_sealed
 from headrace.stores.redis.keys import NORMAL_LANE
-from headrace.stores.redis.scripts import APPEND, APPEND_ONE, APPEND_UNIQUE, PUBLISH, SWAP_SCHEDULES
+from headrace.stores.redis.scripts import (
+    APPEND,
+    APPEND_LIMITED,
+    APPEND_ONE,
+    APPEND_REPLACING,
+    APPEND_UNIQUE,
+    PUBLISH,
+    SWAP_SCHEDULES,
+)
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
@@ -41,6 +50,11 @@ _COUNT_OF_ONE = len(b"*%d\r\n" % _WORDS_OF_ONE)
 _NUMBER = b"%016d"
 
 _KINDS = {"finished": "f", "started": "s", "elapsed": "e"}
+_VERDICTS: dict[bytes, Literal["duplicate", "replaced", "full"]] = {
+    b"d": "duplicate",
+    b"r": "replaced",
+    b"f": "full",
+}
 
 
 def call_of_one(queue: StreamScripts, batch: Batch) -> bytes | None:
@@ -100,15 +114,15 @@ def _record_words(record: ScheduleRecord | None) -> tuple[Word, ...]:
     return last, record.fired_us or "", "1" if record.paused else "", record.definition or "", timing
 
 
-def _publish_words(messages: list[Message]) -> list[Word]:
+def _publish_words(messages: list[Message], limit: int | None) -> list[Word]:
     """The words of the events, as the header of the script describes them."""
     words: list[Word] = []
-    if are_alike(messages):
+    if limit is None and are_alike(messages):
         words += ("f", messages[0].task)
         for message in messages:
             words += (message.id, message.body)
         return words
-    words.append("a")
+    words.append("a" if limit is None else f"a{limit}")
     for message in messages:
         words += (message.id, message.task, message.body, message.key, _event_options(message))
     return words
@@ -135,7 +149,7 @@ def answers_of(batch: Batch, replies: Sequence[Any]) -> list[Answer]:
                 answers[index] = Answer(batch.messages[index].id, "full", str(reply))
             continue
         for index, verdict, id in zip(reply[::3], reply[1::3], reply[2::3], strict=True):
-            answers[span[index]] = Answer(id.decode(), "duplicate" if verdict == b"d" else "full")
+            answers[span[index]] = Answer(id.decode(), _VERDICTS[verdict])
     if moved:
         raise Moved(f"{batch.stream.name} is sealed", answers=_without(answers, moved))
     return answers
@@ -149,10 +163,17 @@ def _without(answers: list[Answer], moved: list[int]) -> list[Answer | None]:
 def _call(queue: StreamScripts, batch: Batch, number: int, messages: list[Message]) -> ScriptCall:
     if queue.stream.kind == "topic":
         head = (f"{batch.producer}/{number}", _NUMBER % batch.number, REMEMBERED)
-        return queue.call(PUBLISH, *head, *_publish_words(messages))
+        return queue.call(PUBLISH, *head, *_publish_words(messages, batch.limit))
     words = _words(batch, number, messages, REMEMBERED)
-    keyed = words[_SHAPE] == "0" and any(message.unique for message in messages)
-    return queue.call(APPEND_UNIQUE if keyed else APPEND, *words)
+    script = APPEND
+    if words[_SHAPE] == "0":
+        if any(message.on_duplicate == "replace" for message in messages):
+            script = APPEND_REPLACING
+        elif any(message.key or message.constraints is not None for message in messages):
+            script = APPEND_LIMITED
+        elif any(message.unique for message in messages):
+            script = APPEND_UNIQUE
+    return queue.call(script, *words)
 
 
 def _words(batch: Batch, number: int, messages: list[Message], remembered: int) -> list[Word]:
@@ -175,14 +196,22 @@ def _is_plain(message: Message) -> bool:
     return message.priority == NORMAL and not message.child and message.plain
 
 
-def _options(message: Message) -> str:
+def _options(message: Message) -> Word:
     """Empty for a plain message; otherwise as the header of the script describes it."""
     if _is_plain(message):
         return ""
     unique = message.unique
     kind, key, window = (_KINDS[unique.until], unique.key, unique.window_us) if unique else ("-", "", 0)
+    if message.on_duplicate == "replace":
+        kind = "r" if message.fresh else "R"
     times = f"{max(0, message.delay_us)} {max(0, message.due_us)} {message.lifetime_us}"
-    return f"{message.priority} {int(message.child)} {times} {kind} {window} {message.expired_ttl_us} {key}"
+    head = f"{message.priority} {int(message.child)} {times} {kind} {window} {message.expired_ttl_us}"
+    if message.constraints is None and not message.key:
+        return f"{head} - - {key}"
+    order = message.key.encode()
+    constraints = stored_constraints(message.constraints) if message.constraints is not None else b""
+    lengths = f" {len(order) if order else '-'} {len(constraints)} "
+    return head.encode() + lengths.encode() + order + constraints + key.encode()
 
 
 def _chunks(messages: list[Message]) -> Iterator[list[Message]]:

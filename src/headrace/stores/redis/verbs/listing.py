@@ -14,18 +14,20 @@ from headrace.stores.redis.labels import readable_texts
 from headrace.stores.redis.scripts import GET, LIST_MESSAGES
 from headrace.stores.redis.server import RedisServer
 
-#: Only groups have this part, beside the queued one: events that wait behind another event of their key.
-PARKED = ListingPart("K", JobStatus.QUEUED)
+#: Beside the queued ones: messages that wait behind another message of their key, and those in lines.
+PARKED, LINED = ListingPart("K", JobStatus.QUEUED), ListingPart("L", JobStatus.QUEUED)
 _GROUP_PARTS = (*PARTS[:4], PARKED, *PARTS[4:])
+_QUEUE_PARTS = (*PARTS[:4], PARKED, LINED, *PARTS[4:])
+_PARTS_OF = {"queue": _QUEUE_PARTS, "group": _GROUP_PARTS, "topic": PARTS}
 _DEAD = ListingPart("D", JobStatus.DEAD)
 
 #: The cursor in a part, as lua/looking/list_messages.lua gives it. For end records: the position of SCAN and
-#: the last id of that step.
-_BY_TIME = re.compile(r"-?[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)? .+", re.DOTALL)
+#: the last id of that step. Another program may have written any score and any id.
+_BY_TIME = re.compile(r"-?(inf|[0-9]+(\.[0-9]+)?(e[+-]?[0-9]+)?) .*", re.DOTALL)
 _PLACES = {
-    "X": re.compile(r"[0-9] [0-9]{1,19}-[0-9]{1,19}"),
-    "Q": re.compile(r"[0-9]{1,19}-[0-9]{1,19} [0-9]"),
-    "M": re.compile(r"[0-9]{1,19}( .+)?", re.DOTALL),
+    "X": re.compile(r"[0-9x] [0-9]{1,20}-[0-9]{1,20}"),
+    "Q": re.compile(r"[0-9]{1,20}-[0-9]{1,20} [0-9]"),
+    "M": re.compile(r"[0-9]{1,20}( .*)?", re.DOTALL),
 }
 
 #: Rows and bytes of bodies in one request, however large the page is.
@@ -42,7 +44,7 @@ class Lister:
     async def messages(
         self, stream: Stream, status: JobStatus | None, task: str | None, cursor: str | None, limit: int
     ) -> Page[Record]:
-        parts = _GROUP_PARTS if stream.kind == "group" else PARTS
+        parts = _PARTS_OF[stream.kind]
         walk = ListingWalk(parts, cursor, limit, status=status, task=task)
         while part := walk.part:
             rows, after, now_ms = await self._rows(stream, part, walk.after, walk.room, walk.began)

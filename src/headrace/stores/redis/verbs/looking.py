@@ -8,19 +8,22 @@ from typing import Any
 from headrace.core.errors import after_a_part
 from headrace.core.inspector import PURGED_END_RECORDS, Inspector
 from headrace.core.messages.message import EXPIRED_TTL_US, Stream
-from headrace.core.records.answers import DeadFilter, ReplayAnswer, Wanted
+from headrace.core.records.answers import DeadAge, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.values.decoding import text_of
 from headrace.stores.redis.keys import label_of, stream_of
 from headrace.stores.redis.labels import labels_of
 from headrace.stores.redis.scripts import (
+    CLEAN,
     COUNTS,
     DISCARD,
     DRAW,
     HOLDERS,
     ISSUE_DUE_EVENTS,
+    OLDEST_DEAD,
     PAUSE,
     PURGE,
+    RELEASE_KEY,
     REMOVE_STREAM,
     REPLAY,
     REWRITE,
@@ -28,7 +31,7 @@ from headrace.stores.redis.scripts import (
 )
 from headrace.stores.redis.server import RedisServer
 
-from .listing import Lister
+from .listing import SCAN, Lister
 from .workers import read_worker
 
 #: What one script may hold: items, and bytes of the bodies it looks at.
@@ -49,8 +52,24 @@ class RedisLooking(Inspector):
         if not removed and not is_group:
             return False
         listed = bool(await self._store.command("SREM", self._store.keys.streams, label_of(stream)))
+        if self._store.tag_of(stream):
+            await self._store.command("HDEL", self._store.keys.tags, stream.name)
         self._store.listed.discard(stream)
+        if not is_group:
+            await self._forget_passing_keys(stream)
         return removed if is_group else listed
+
+    async def _forget_passing_keys(self, stream: Stream) -> None:
+        """Delete the keys of a removed stream that have a time to live: end records, unique keys with a
+        window, batches of producers."""
+        queue, cursor = self._store.queue(stream), b"0"
+        while True:
+            scan = ("SCAN", cursor, "MATCH", queue.keys.prefix + b"[rup]:*", "COUNT", SCAN)
+            cursor, keys = await self._store.command(*scan, queue=queue)
+            if keys:
+                await self._store.command("DEL", *keys, queue=queue)
+            if cursor == b"0":
+                return
 
     async def counts(self, stream: Stream) -> Counts:
         return counts_of(await self._store.run(self._store.queue(stream).call(COUNTS)))
@@ -106,6 +125,11 @@ class RedisLooking(Inspector):
     ) -> Page[DeadLetter]:
         return await self._lister.dead_letters(stream, only, cursor, limit)
 
+    async def oldest_dead(self, stream: Stream, *, limit: int) -> list[DeadAge]:
+        now_us, dead = await self._store.run(self._store.queue(stream).call(OLDEST_DEAD, limit))
+        pairs = zip(dead[::2], dead[1::2], strict=True)
+        return [DeadAge(text_of(id), int(now_us) - int(float(died_us))) for id, died_us in pairs]
+
     async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
         queue = self._store.queue(stream)
         answers: list[ReplayAnswer] = []
@@ -122,6 +146,17 @@ class RedisLooking(Inspector):
             with after_a_part(number):
                 number += await self._store.run(queue.call(DISCARD, *ids[start : start + ITEMS]))
         return number
+
+    async def clean(self, stream: Stream, ids: Sequence[str], *, status: JobStatus, ttl_us: int) -> int:
+        queue, number = self._store.queue(stream), 0
+        for start in range(0, len(ids), ITEMS):
+            with after_a_part(number):
+                words = (status.value, ttl_us, *ids[start : start + ITEMS])
+                number += await self._store.run(queue.call(CLEAN, *words))
+        return number
+
+    async def release_key(self, stream: Stream, key: str) -> bool:
+        return bool(await self._store.run(self._store.queue(stream).call(RELEASE_KEY, key)))
 
     async def run_now(self, stream: Stream, id: str) -> bool:
         queue = self._store.queue(stream)

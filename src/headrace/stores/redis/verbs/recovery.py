@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
@@ -16,19 +16,21 @@ from headrace.core.records.answers import Reclaimed, Recovery
 from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import DEFAULT_LEASE
 from headrace.core.runtime.clock import SECOND, ClockWatch
-from headrace.core.store import CRASH_LIMIT, CRASHED
+from headrace.core.store import CRASH_LIMIT, NO_CRASH_LIMITS, crash_failure
 from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import message_of, read_report, state_of
 from headrace.stores.redis.faults import lost
+from headrace.stores.redis.keys import HELD, Lane
 from headrace.stores.redis.scripts import OVERDUE, REBASE, RECOVER
 from headrace.stores.redis.server import RedisServer
 from headrace.stores.redis.stream_scripts import StreamScripts
 
 from .scan_turns import HELD_SHARE, LEASE_OF_TURNS, ScanTurns
 
-#: Bytes of bodies that one step moves, and held entries that it rebases.
-BYTES, REBASE_LIMIT = 1 << 20, 500
+#: Messages that one script finds or takes, bytes of bodies that it moves, and held entries that it rebases.
+#: To take a message needs about 25 µs of the server. Meanwhile it serves no other client.
+MOST, BYTES, REBASE_LIMIT = 50, 1 << 20, 500
 
 #: Scans between two questions to the server for its time.
 TIME_EVERY = 8
@@ -36,25 +38,23 @@ TIME_EVERY = 8
 #: Half a lease is this many times as long as the time between two turns.
 HALF_LEASE_OF_TURNS = LEASE_OF_TURNS / 2
 
-_FAILURE = msgspec.msgpack.encode(CRASHED)
-
 
 class Overdue(msgspec.Struct, frozen=True):
     """A message whose lease ran out, and the state that it gets when it is taken back."""
 
-    lane: int
+    lane: Lane
     entry: bytes
     worker: str
     id: str  # empty: the id cannot be read
     task: str
     state: State | None  # None: the state cannot be read
 
-    @property
-    def words(self) -> tuple[Word, ...]:
+    def words(self, crash_limit: int) -> tuple[Word, ...]:
         if self.state is None:
             return self.lane, self.entry, self.id, "", "", ""
-        dead = self.state.crashes >= CRASH_LIMIT
-        buried: tuple[Word, ...] = (DeadReason.CRASHED.value, _FAILURE) if dead else ("", "")
+        buried: tuple[Word, ...] = ("", "")
+        if self.state.crashes >= crash_limit:
+            buried = DeadReason.CRASHED.value, msgspec.msgpack.encode(crash_failure(self.state.crashes))
         return self.lane, self.entry, self.id, encode_state(self.state), *buried
 
 
@@ -80,6 +80,7 @@ class Recoverer:
         self._places: dict[Stream, tuple[int, bytes]] = {}
         self._every_us = 0
         self._after_outage = False
+        self._crash_limits = NO_CRASH_LIMITS
         self._away: dict[Stream, int] = {}  # streams without a look in time, and since when
         self._began_us = 0  # when the scan began
         self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by its run id
@@ -87,10 +88,17 @@ class Recoverer:
         self._until_time = 1  # scans until the next question for the server's time
 
     async def reclaim(
-        self, streams: Sequence[Stream], limit: int, every_us: int, *, after_outage: bool
+        self,
+        streams: Sequence[Stream],
+        limit: int,
+        every_us: int,
+        *,
+        after_outage: bool,
+        crash_limits: Mapping[Stream, int],
     ) -> Reclaimed:
         # Several workers of one process share this object.
         async with self._looking:
+            self._crash_limits = crash_limits
             return await self._reclaim(streams, limit, every_us, after_outage=after_outage)
 
     async def _reclaim(
@@ -133,7 +141,7 @@ class Recoverer:
             stream = self._left[0]
             looked_at += 1
             try:
-                recovered += await self._step(stream, limit - len(recovered))
+                recovered += await self._step(stream, min(MOST, limit - len(recovered)))
                 self._away.pop(stream, None)
             except BackendUnavailable as error:
                 self._places.pop(stream, None)
@@ -172,13 +180,16 @@ class Recoverer:
     async def _overdue(self, queue: StreamScripts, run_id: str, limit: int, *, after_outage: bool) -> Found:
         lane, after = self._places.pop(queue.stream, (1, b""))
         enough_us = round(self._every_us * HELD_SHARE)
-        args = (lane, after, limit, DEFAULT_LEASE, BYTES, enough_us, int(after_outage))
-        asked_us = self._store.elapsed_us()
-        now_us, lease_ms, lane, after, rows = await self._store.run(queue.call(OVERDUE, run_id, *args))
-        if self._store.elapsed_us() - asked_us >= self._half_lease_us:
-            raise lost(f"the look for what was left in {queue.stream.name!r} took too long: it is made again")
-        stepped_us = self._watch(run_id).step_us(now_us, asked_us)
-        return Found(lease_ms, lane, after, [_overdue(row, now_us) for row in rows], stepped_us)
+        while True:
+            args = (lane, after, limit, DEFAULT_LEASE, BYTES, enough_us, int(after_outage))
+            asked_us = self._store.elapsed_us()
+            now_us, lease_ms, lane, after, rows = await self._store.run(queue.call(OVERDUE, run_id, *args))
+            if self._store.elapsed_us() - asked_us >= self._half_lease_us:
+                name = queue.stream.name
+                raise lost(f"the look for what was left in {name!r} took too long: it is made again")
+            stepped_us = self._watch(run_id).step_us(now_us, asked_us)
+            if rows or lane <= 0 or stepped_us:
+                return Found(lease_ms, lane, after, [_overdue(row, now_us) for row in rows], stepped_us)
 
     async def _rebase(self, queue: StreamScripts) -> None:
         lane, after = 1, b""
@@ -233,7 +244,8 @@ class Recoverer:
     async def _take(self, queue: StreamScripts, lease_ms: int, overdue: list[Overdue]) -> list[Recovery]:
         if not overdue:
             return []
-        words = [word for each in overdue for word in each.words]
+        most = self._crash_limits.get(queue.stream, CRASH_LIMIT)
+        words = [word for each in overdue for word in each.words(most)]
         answers = await self._store.run(queue.call(RECOVER, lease_ms, *words))
         return [
             Recovery(
@@ -250,7 +262,8 @@ class Recoverer:
 
 
 def _overdue(row: list[Any], now_us: int) -> Overdue:
-    lane, entry, consumer, fields, report = row
+    number, entry, consumer, fields, report = row
+    lane: Lane = HELD if isinstance(number, bytes) else number
     worker, message = text_of(consumer), message_of(fields)
     try:
         id = message.get(b"i", b"").decode()

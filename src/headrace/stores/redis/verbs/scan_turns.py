@@ -7,6 +7,7 @@ from itertools import chain, islice
 from math import inf
 
 from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import WORKER_TTL_US
 from headrace.core.runtime.clock import SECOND
@@ -22,8 +23,13 @@ FEW = 6
 #: Microseconds after its last announcement (every 2.5 s) after which a worker counts as gone.
 GONE_AFTER = 8 * SECOND
 
-#: A turn ends after this share of the time between two turns, so that the same worker gets it again.
+#: A turn is over after this share of the time between two turns: its worker then looks again.
 HELD_SHARE = 0.9
+
+#: No other worker gets the turn for this many times the time between two turns. The worker that has it asks
+#: again before that. In a large fleet other workers ask all the time, and a worker that is new to the turn
+#: looks at nothing: if the turn moved on each time, no worker would ever look.
+KEPT_SHARE = 1.25
 
 #: A worker that had no turn for this many times the time between two turns counts as new to it.
 NEW_AFTER = 2.5
@@ -33,7 +39,8 @@ LEASE_OF_TURNS = 5
 
 
 class ScanTurns:
-    """A worker takes the turn with a key that expires, so that asking costs one command.
+    """A worker takes the turn with a key that expires, so that asking costs one request. It keeps the turn
+    for as long as it asks in time.
 
     A worker that is new to the turn does nothing the first time. After an outage, live workers renew their
     leases within a second; a worker that did not see the outage must not be faster. It then looks at all
@@ -42,7 +49,9 @@ class ScanTurns:
 
     def __init__(self, store: RedisServer) -> None:
         self._store = store
-        self._had_at: int | None = None
+        self._name = new_id()
+        self._taken: dict[str, int] = {}  # the key that was taken last, and when
+        self._had_at: int | None = None  # the last turn, or the last time that all streams were empty
         self._looks_at_all: list[int] = []  # times of the two full looks after the turn came to this worker
         self._gone: dict[Stream, int] = {}  # streams of gone workers, and until when to look at them
         self._long_us = 0  # time in which every lease runs out, and a turn comes
@@ -65,16 +74,16 @@ class ScanTurns:
     async def take(self, streams: Sequence[Stream], every_us: int) -> bool:
         """Try to take the turn; answers whether this worker has it."""
         key = self._store.keys.turn(list(streams))
-        held_ms = max(1, round(every_us * HELD_SHARE / 1000))
+        if self._store.elapsed_us() - self._taken.get(key, -inf) < every_us * HELD_SHARE:
+            return False
         self.error = None
         try:
-            words = ("SET", key, "1", "NX", "PX", held_ms)
-            [reply] = await self._store.commands(words, tolerates=is_out_of_memory)
+            has_turn = await self._ask(key, every_us)
         except BackendUnavailable as error:
             # On a cluster, an error of the node with this key says nothing about the other nodes.
             self._store.pass_over(self._store.queue(streams[0]), error)
-            self.error, reply = error, b"OK"
-        if reply is None:
+            self.error, has_turn = error, True
+        if not has_turn:
             return False
         now_us = self._store.elapsed_us()
         self._long_us = (LEASE_OF_TURNS + 1) * every_us
@@ -84,7 +93,18 @@ class ScanTurns:
         if self._had_at is None or now_us - self._had_at > longest_us:
             self._looks_at_all = [now_us + every_us // 2, now_us + self._long_us]
         self._had_at = now_us
+        self._taken = {} if self.error else {key: now_us}
         return True
+
+    async def _ask(self, key: str, every_us: int) -> bool:
+        kept_ms = max(1, round(every_us * KEPT_SHARE / 1000))
+        taken, holder = await self._store.commands(
+            ("SET", key, self._name, "NX", "PX", kept_ms), ("GET", key), tolerates=is_out_of_memory
+        )
+        if taken is None and holder == self._name.encode():
+            await self._store.command("PEXPIRE", key, kept_ms)
+            return True
+        return taken is not None
 
     async def to_look_at(self, streams: Sequence[Stream], known: Container[Stream]) -> list[Stream]:
         """The streams to look at in this turn, among them the `known` ones that had errors."""

@@ -16,7 +16,6 @@ from headrace.core.schedules.schedule_record import (
 )
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.redis.faults import is_damaged
-from headrace.stores.redis.keys import label_of
 from headrace.stores.redis.scripts import SCHEDULES
 from headrace.stores.redis.server import RedisServer
 
@@ -39,7 +38,7 @@ class RedisScheduling(Scheduling):
         ]
         # Take the earliest of the times: what is due by that one is due by all.
         now_us = min((int(now) for _, (now, _) in answers), default=self._store.now_us())
-        records = [record for stream, (_, fields) in answers for record in _records(stream, fields)]
+        records = [record for stream, (_, fields) in answers for record in records_of(stream, fields)]
         return Timetable(now_us, tuple(records))
 
     async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
@@ -59,8 +58,7 @@ class RedisScheduling(Scheduling):
 
     async def _list_stream(self, stream: Stream) -> None:
         if stream not in self._store.listed:
-            await self._store.command("SADD", self._store.keys.streams, label_of(stream))
-            self._store.listed.add(stream)
+            await self._store.list_streams(stream)
 
 
 def _chunks(swaps: Sequence[ScheduleSwap]) -> Iterator[list[ScheduleSwap]]:
@@ -82,7 +80,7 @@ def _swapped(swap: ScheduleSwap, now_us: int, answer: Any) -> Swapped:
     return Swapped(False, _record(swap.stream, swap.name, *answer) if answer else None)
 
 
-def _records(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
+def records_of(stream: Stream, fields: list[bytes]) -> list[ScheduleRecord]:
     known = dict(zip(fields[::2], fields[1::2], strict=True))
     names = sorted(field[2:] for field in known if field.startswith(b"l:"))
     records = (

@@ -292,6 +292,9 @@ class Connection:
         handle.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
         self._enter_wal(handle)
         handle.pragma("synchronous", self._synchronous)
+        handle.pragma(
+            "fullfsync", True
+        )  # for macOS, where a plain fsync leaves the data in the drive's cache
         handle.pragma("journal_size_limit", JOURNAL_SIZE_LIMIT)
         if not self._checkpoints:
             handle.set_wal_hook(self._note_length)

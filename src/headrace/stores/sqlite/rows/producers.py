@@ -6,6 +6,7 @@ import msgspec
 
 from headrace.core.messages.message import PRODUCER_TTL_US, Batch
 from headrace.core.records.answers import Answer
+from headrace.core.rules.producers import refuse_if_overtaken
 from headrace.stores.sqlite.statements import message_statements
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -19,7 +20,10 @@ def recall(transaction: Transaction, stream: int, batch: Batch) -> list[Answer] 
     if last is None:
         return None
     number, at_us, answers = last
-    if number != batch.number or at_us + PRODUCER_TTL_US <= transaction.now_us:
+    if at_us + PRODUCER_TTL_US <= transaction.now_us:
+        return None
+    refuse_if_overtaken(batch, number)
+    if number != batch.number:
         return None
     return [Answer(message.id) for message in batch.messages] if answers is None else _decode(answers)
 

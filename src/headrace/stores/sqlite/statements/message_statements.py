@@ -16,14 +16,14 @@ WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
 """
 
 # [[id, task, place, at_us, lane, priority, expires_us, unique_key, unique_until, start and length of the
-# body, child], ...]
+# body, child, constraints, order_key], ...]
 ADD_MESSAGES = """
 INSERT INTO headrace_messages
     (stream, id, task, place, at_us, lane, priority, expires_us, unique_key, unique_until, body, child,
-     since_us, claim, worker)
+     constraints, order_key, since_us, claim, worker)
 SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4, value ->> 5, value ->> 6,
     value ->> 7, value ->> 8, coalesce(substr(?3, value ->> 9, value ->> 10), x''), value ->> 11,
-    ?4, ?5, 1 << 40
+    value ->> 12, value ->> 13, ?4, ?5, 1 << 40
 FROM json_each(?2) WHERE true ON CONFLICT DO NOTHING
 """
 
@@ -51,6 +51,14 @@ SELECT stream, established, sealed, held_children, (
 FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
 """
 
+# Adds end records of cancelled messages: [[id, task, until], ...], now
+NOTE_ABSORBED = """
+INSERT INTO headrace_messages
+    (stream, id, task, place, at_us, lane, priority, expires_us, since_us, claim, worker)
+SELECT ?1, value ->> 0, value ->> 1, 12, value ->> 2, 5, 1, 0, ?3, 0, 1 << 40
+FROM json_each(?2) WHERE true ON CONFLICT DO NOTHING
+"""
+
 # Undoes ADD_MESSAGES. Its rows have its number in the column that later holds the number of a claim.
 TAKE_BACK = """
 DELETE FROM headrace_messages
@@ -68,14 +76,15 @@ ON CONFLICT DO UPDATE SET number = excluded.number, at_us = excluded.at_us, answ
 
 # --- unique keys -----------------------------------------------------------------------------------------
 
-# The columns that tell whether a waiting message has expired: see rows/lanes.py, has_expired
+# The columns that tell whether a waiting message has expired: see rows/expiry.py
 _EXPIRY = "message.expires_us, iif(message.expires_us BETWEEN 1 AND ?3, hex(state), NULL)"
 
 # [key, ...], now → [[key, id, until, whether the owner was appended with it, its seq, place, priority, when
 # it expires], ...]
 FIND_KEYS = f"""
 SELECT json_group_array(json_array(
-    key, keys.id, keys.expires_us, unique_key = key, seq, place, priority, {_EXPIRY}))
+    key, keys.id, keys.expires_us, unique_key = key, seq, place, priority, {_EXPIRY}, constraints, child,
+    order_key))
 FROM headrace_unique_keys AS keys LEFT JOIN headrace_messages AS message
     ON message.stream = ?1 AND message.id = keys.id
 WHERE keys.stream = ?1 AND key IN (SELECT value FROM json_each(?2))
@@ -94,6 +103,8 @@ DELETE FROM headrace_unique_keys WHERE (expires_us IS NULL OR ?2) AND (stream, k
     SELECT value ->> 0, value ->> 1, value ->> 2 FROM json_each(?1))
 """
 
+FREE_KEY = "DELETE FROM headrace_unique_keys WHERE stream = ? AND key = ?"
+
 # --- claiming --------------------------------------------------------------------------------------------
 
 # [[kind, name], ...], the first lane, whether child work is wanted too
@@ -106,7 +117,13 @@ SELECT EXISTS (
     SELECT 1 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams CROSS JOIN headrace_messages
     WHERE namespace = ?1 AND streams.kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
         AND NOT paused AND held_children
-        AND headrace_messages.stream = streams.stream AND place BETWEEN ?3 - 8 AND 6 - 8)
+        AND headrace_messages.stream = streams.stream AND place BETWEEN ?3 - 8 AND 6 - 8
+) OR ?5 AND EXISTS (
+    SELECT 1 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
+        CROSS JOIN headrace_lines AS line
+    WHERE namespace = ?1 AND streams.kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
+        AND NOT paused AND held_lines AND line.stream = streams.stream AND blocked_by IS NULL
+        AND (place BETWEEN ?3 - 32 AND 6 - 32 OR ?4 AND place BETWEEN ?3 - 40 AND 6 - 40))
 """
 
 # streams and lanes in the wanted order, how many suspects, how many others, the lane of suspects
@@ -160,17 +177,25 @@ INSERT INTO headrace_workers (namespace, consumer, seen_us) VALUES (?, ?, ?) RET
 
 # [seq, ...] → [[seq, stream, place, claim, priority, cancel_us, unique_key, id], ...]
 READ_HELD = """
-SELECT json_group_array(json_array(seq, stream, place, claim, priority, cancel_us, unique_key, id))
+SELECT json_group_array(json_array(
+    seq, stream, place, claim, priority, cancel_us, unique_key, id, constraints, child, order_key))
 FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))
 """
 
 # [seq, ...]
 FORGET = "DELETE FROM headrace_messages WHERE seq IN (SELECT value FROM json_each(?))"
 
+# [[seq, constraints], ...]
+RELABEL = """
+UPDATE headrace_messages SET constraints = change.value ->> 1
+FROM json_each(?) AS change WHERE seq = change.value ->> 0
+"""
+
 # [[seq, place, at_us, lane, state's start and length], ...]; child work goes to its own lane
 MOVE = """
 UPDATE headrace_messages SET
-    place = (change.value ->> 1) - iif(child AND (change.value ->> 1) < 7, 8, 0),
+    place = (change.value ->> 1) - iif((change.value ->> 1) < 7,
+        iif(child, 8, 0) + iif(constraints IS NULL, 0, 32), 0),
     at_us = change.value ->> 2, lane = change.value ->> 3,
     state = iif(change.value ->> 4 IS NULL, NULL, substr(?2, change.value ->> 4, change.value ->> 5))
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
@@ -183,7 +208,7 @@ UPDATE headrace_messages SET
     result = iif(change.value ->> 4 IS NULL, NULL,
         coalesce(substr(?2, change.value ->> 4, change.value ->> 5), x'')),
     state = iif(change.value ->> 6 IS NULL, state, substr(?2, change.value ->> 6, change.value ->> 7)),
-    body = NULL
+    body = NULL, constraints = NULL, order_key = NULL
 FROM json_each(?1) AS change WHERE seq = change.value ->> 0
 """
 
@@ -211,15 +236,20 @@ WHERE message.seq = report.value ->> 0 AND claim = report.value ->> 1 AND place 
 # expires], ...]
 READ_BY_ID = f"""
 SELECT json_group_array(json_array(seq, stream, place, priority,
-    iif(unique_until IN ('spent', 'elapsed'), NULL, unique_key), id, {_EXPIRY}))
+    iif(unique_until IN ('spent', 'elapsed'), NULL, unique_key), id, {_EXPIRY}, constraints, child,
+    order_key))
 FROM headrace_messages AS message WHERE stream = ?1 AND id IN (SELECT value FROM json_each(?2))
 """  # nosec B608 # constants only
 
 # → the columns of READ_BY_ID, for queued, scheduled and retrying messages
 READ_WAITING = f"""
-SELECT json_group_array(json_array(seq, stream, place, priority, unique_key, id, expires_us, state)) FROM (
-    SELECT seq, stream, place, priority, unique_key, message.id, {_EXPIRY} AS state
-    FROM json_each('[-6, -5, -4, -3, -2, 1, 2, 3, 4, 5, 6, 8, 9]') AS waiting
+SELECT json_group_array(json_array(
+    seq, stream, place, priority, unique_key, id, expires_us, state, constraints, child, order_key))
+FROM (
+    SELECT seq, stream, place, priority, unique_key, message.id, {_EXPIRY} AS state, constraints, child,
+        order_key
+    FROM json_each('[-38, -37, -36, -35, -34, -30, -29, -28, -27, -26,
+        -6, -5, -4, -3, -2, 1, 2, 3, 4, 5, 6, 8, 9]') AS waiting
         CROSS JOIN headrace_messages AS message
     WHERE stream = ?1 AND place = waiting.value LIMIT ?2)
 """  # nosec B608 # constants only
@@ -237,7 +267,8 @@ REWRITE = "UPDATE headrace_messages SET body = ? WHERE seq = ?"
 # [seq, ...]; times one microsecond apart, so that messages are ready in the order of the list
 REPLAY = """
 UPDATE headrace_messages SET
-    place = 4 + min(max(priority, 0), 2) - iif(child, 8, 0), lane = 4 + min(max(priority, 0), 2),
+    place = 4 + min(max(priority, 0), 2) - iif(child, 8, 0) - iif(constraints IS NULL, 0, 32),
+    lane = 4 + min(max(priority, 0), 2),
     at_us = ?2 + dead.key, expires_us = 0,
     state = NULL, reason = NULL, failure = NULL, cancel_us = NULL
 FROM json_each(?1) AS dead WHERE seq = dead.value

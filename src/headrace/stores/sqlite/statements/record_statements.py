@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.stores.sqlite.rows import lanes
+from headrace.stores.sql import lanes
 
 _RECORD = """
 SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, failure, result, body,
@@ -13,7 +13,11 @@ SELECT seq, id, place, at_us, since_us, priority, task, reason, note, state, fai
             AND fraction IS NOT NULL),
     (SELECT log FROM headrace_progress AS progress
         WHERE place = 7 AND progress.seq = message.seq AND progress.claim = message.claim),
-    expires_us
+    expires_us,
+    iif(place < 0 AND constraints IS NOT NULL, (
+        SELECT name FROM headrace_lines AS line CROSS JOIN headrace_budgets
+        WHERE line.constraints = message.constraints AND line.place = message.place AND budget = blocked_by),
+        NULL)
 FROM headrace_messages AS message
 """
 
@@ -51,6 +55,8 @@ def _latest_of(*several: int) -> str:
 # For a listing of a single place, ?2 is that place.
 LIST_PLACE = _LINES.format(_OF_PLACE.format("?2") + " ORDER BY at_us DESC, seq DESC")
 LIST_QUEUED = _latest_of(
+    *range(lanes.SUSPECT - lanes.CHILD - lanes.LIMITED, lanes.LOWEST - lanes.CHILD - lanes.LIMITED + 1),
+    *range(lanes.SUSPECT - lanes.LIMITED, lanes.LOWEST - lanes.LIMITED + 1),
     *range(lanes.SUSPECT - lanes.CHILD, lanes.LOWEST - lanes.CHILD + 1),
     lanes.PARKED,
     *range(lanes.SUSPECT, lanes.LOWEST + 1),
@@ -61,6 +67,11 @@ LIST_OVER = _latest_of(lanes.SUCCEEDED, lanes.CANCELLED, lanes.EXPIRED)
 LIST_RUNNING = _LINES.format("""
     SELECT seq, id, place, at_us, task, reason FROM headrace_messages
     WHERE stream = ?1 AND place = ?2 AND (at_us, seq) > (?3, ?4) AND since_us > ?5 ORDER BY at_us, seq""")
+
+# Ids and times of death, the oldest first.
+OLDEST_DEAD = """
+SELECT id, at_us FROM headrace_messages WHERE stream = ? AND place = ? ORDER BY at_us, seq LIMIT ?
+"""
 
 # [[kind, name, id], ...] → the indexes of those that wait or run
 STILL_GOING = """

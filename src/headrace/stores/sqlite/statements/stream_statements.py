@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 FIND_STREAM = """
-SELECT stream, established, queued, scheduled, sealed, held_children FROM headrace_streams
+SELECT stream, established, queued, scheduled, sealed, held_children, held_lines, parked
+FROM headrace_streams
 WHERE namespace = ? AND kind = ? AND name = ?
 """
 
 ADD_STREAM = """
 INSERT INTO headrace_streams (namespace, kind, name, established) VALUES (?, ?, ?, ?)
-RETURNING stream, established, queued, scheduled, sealed, held_children
+RETURNING stream, established, queued, scheduled, sealed, held_children, held_lines, parked
 """
 
 ESTABLISH_STREAM = "UPDATE headrace_streams SET established = 1 WHERE stream = ?"
@@ -40,10 +41,11 @@ SELECT kind, name FROM headrace_streams WHERE namespace = ? AND established ORDE
 LIST_PAUSED = "SELECT kind, name FROM headrace_streams WHERE namespace = ? AND paused"
 
 # [[kind, name], ...]
-# → [[its index, number, paused, whether it held child work, lease, the longer one before, until when], ...]
+# → [[its index, number, paused, whether it held child work, whether it held lines, lease, the longer one
+# before, until when], ...]
 RESOLVE_STREAMS = """
 SELECT json_group_array(json_array(
-    wanted.key, stream, paused, held_children, lease_us, longer_lease_us, longer_until_us))
+    wanted.key, stream, paused, held_children, held_lines, lease_us, longer_lease_us, longer_until_us))
 FROM json_each(?2) AS wanted CROSS JOIN headrace_streams
 WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND name = wanted.value ->> 1
 """
@@ -68,6 +70,14 @@ SELECT queued + parked, running, scheduled, retrying, dead, paused,
     (SELECT min(ready_us) FROM (
         SELECT (SELECT min(at_us) FROM headrace_messages
                 WHERE stream = streams.stream AND place = lane.value) AS ready_us
-        FROM json_each(iif(held_children, '[-6, -5, -4, -3, -2, 2, 3, 4, 5, 6]', '[2, 3, 4, 5, 6]')) AS lane))
+        FROM json_each(
+            iif(held_children, '[-6, -5, -4, -3, -2, 1, 2, 3, 4, 5, 6]', '[1, 2, 3, 4, 5, 6]')) AS lane
+        UNION ALL
+        SELECT (SELECT min(at_us) FROM headrace_messages
+                WHERE stream = streams.stream AND place = lane.value)
+        FROM json_each(iif(held_lines, '[-38, -37, -36, -35, -34, -30, -29, -28, -27, -26]', '[]')) AS lane
+        UNION ALL
+        SELECT (SELECT min(at_us) FROM headrace_messages
+                WHERE stream = streams.stream AND place = 1 AND kind = 'queue')))
 FROM headrace_streams AS streams WHERE namespace = ?1 AND kind = ?2 AND name = ?3
 """

@@ -48,7 +48,11 @@ MOVE_END = "UPDATE headrace_topics SET last = ?2, last_us = ?3 WHERE stream = ?1
 # The latest event with this id.
 FIND_EVENT = "SELECT max(event) FROM headrace_events WHERE stream = ? AND id = ?"
 
-READ_TIME = "SELECT at_us FROM headrace_events WHERE event = ?"
+# Of the first event in a part of the log.
+READ_TIME = "SELECT at_us FROM headrace_events WHERE event BETWEEN ? AND ? ORDER BY event LIMIT 1"
+
+# The last event before another.
+READ_END = "SELECT max(event) FROM headrace_events WHERE event < ?"
 
 # The number of events in a part of the log, their bytes, and the last event.
 MEASURE_EVENTS = """

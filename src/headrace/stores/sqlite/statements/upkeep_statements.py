@@ -40,14 +40,17 @@ WHERE seq IN (
 """
 
 # [[stream, leases from this time or before have expired], ...]
-# → [[seq, stream, id, task, priority, cancel_us, unique_key, worker, length of state, of log], ...]
+# → [[seq, stream, id, task, priority, cancel_us, unique_key, worker, constraints, child, order_key,
+# length of state, of log], ...]
 READ_OVERDUE = """
 SELECT
     json_group_array(json_array(
-        seq, stream, id, task, priority, cancel_us, unique_key, consumer, length(state), length(log))),
+        seq, stream, id, task, priority, cancel_us, unique_key, consumer, constraints, child, order_key,
+        length(state), length(log))),
     CAST(group_concat(state, '') AS BLOB), CAST(group_concat(log, '') AS BLOB)
 FROM (
-    SELECT seq, stream, message.id, task, priority, cancel_us, unique_key, state,
+    SELECT seq, stream, message.id, task, priority, cancel_us, unique_key, state, constraints, child,
+        order_key,
         (SELECT log FROM headrace_progress AS progress
             WHERE progress.seq = message.seq AND progress.claim = message.claim) AS log,
         (SELECT consumer FROM headrace_workers WHERE headrace_workers.worker = message.worker) AS consumer
@@ -58,7 +61,8 @@ FROM (
 
 # [seq, ...]: back to the lane of returned messages, with a state that cannot be read
 RETURN_UNREAD = """
-UPDATE headrace_messages SET place = 3 - iif(child, 8, 0), lane = 3, at_us = ?2
+UPDATE headrace_messages SET place = 3 - iif(child, 8, 0) - iif(constraints IS NULL, 0, 32),
+    lane = 3, at_us = ?2
 WHERE seq IN (SELECT value FROM json_each(?1))
 """
 
@@ -74,16 +78,19 @@ SELECT min(due_us) FROM (
     FROM json_each(?1) AS wanted)
 """
 
-# → [[at_us, seq], ...], the earliest first
+# → [[at_us, seq, constraints, its place after that, order_key, id], ...], the earliest first
 FIND_DUE = """
-SELECT json_group_array(json_array(at_us, seq)) FROM (
-    SELECT at_us, seq FROM headrace_messages WHERE stream = ? AND place = ? AND at_us <= ?
+SELECT json_group_array(json_array(at_us, seq, constraints, lane, order_key, id)) FROM (
+    SELECT at_us, seq, constraints, lane - iif(child, 8, 0) - iif(constraints IS NULL, 0, 32) AS lane,
+        order_key, id
+    FROM headrace_messages WHERE stream = ? AND place = ? AND at_us <= ?
     ORDER BY at_us, seq LIMIT ?)
 """
 
 # [seq, ...]; times one microsecond apart, so that messages are ready in the order of their due times
 PROMOTE = """
-UPDATE headrace_messages SET place = lane - iif(child, 8, 0), at_us = ?2 + due.key
+UPDATE headrace_messages SET place = lane - iif(child, 8, 0) - iif(constraints IS NULL, 0, 32),
+    at_us = ?2 + due.key
 FROM json_each(?1) AS due WHERE seq = due.value
 """
 
@@ -124,6 +131,13 @@ DELETE FROM headrace_progress WHERE seq IN (
     LIMIT ?)
 """
 
+# Budgets whose tokens are all back
+PRUNE_BUDGETS = """
+DELETE FROM headrace_budgets WHERE budget IN (
+    SELECT budget FROM headrace_budgets WHERE namespace = ?1 AND running <= 0 AND next_us <= ?2
+        AND NOT EXISTS (SELECT 1 FROM headrace_lines WHERE blocked_by = budget) LIMIT ?3)
+"""
+
 PRUNE_WORKER_NAMES = """
 DELETE FROM headrace_workers WHERE namespace = ?1 AND info IS NULL AND seen_us <= ?2
 """
@@ -135,6 +149,11 @@ SELECT EXISTS (
     WHERE namespace = ?1 AND message.stream = streams.stream AND place = ended.value AND at_us <= ?2
 ) OR EXISTS (
     SELECT 1 FROM headrace_unique_keys WHERE expires_us <= ?2
+) OR EXISTS (
+    SELECT 1 FROM headrace_budgets WHERE namespace = ?1 AND running <= 0 AND next_us <= ?2
+        AND NOT EXISTS (SELECT 1 FROM headrace_lines WHERE blocked_by = budget)
+) OR EXISTS (
+    SELECT 1 FROM headrace_history WHERE until_us IS NOT NULL AND until_us <= ?2
 ) OR EXISTS (
     SELECT 1 FROM headrace_producers WHERE at_us <= ?3
 ) OR EXISTS (

@@ -61,6 +61,7 @@ class ClaimWaiter(EndWaiter):
         *,
         suspects: bool,
         children: bool,
+        constrained: bool,
     ) -> None:
         super().__init__(look_now)
         self.streams = streams
@@ -68,10 +69,16 @@ class ClaimWaiter(EndWaiter):
         self.consumer = consumer
         self.suspects = suspects
         self.children = children
+        self.constrained = constrained
 
     def is_due(self, connection: Connection, namespace: str) -> bool:
         return is_something_ready(
-            connection, namespace, self.streams, suspects=self.suspects, children=self.children
+            connection,
+            namespace,
+            self.streams,
+            suspects=self.suspects,
+            children=self.children,
+            constrained=self.constrained,
         )
 
 
@@ -138,10 +145,17 @@ class Waiters:
         return bool(self._endings)
 
     def claiming(
-        self, streams: Sequence[Stream], consumer: str, *, suspects: bool, children: bool
+        self, streams: Sequence[Stream], consumer: str, *, suspects: bool, children: bool, constrained: bool
     ) -> AbstractContextManager[ClaimWaiter]:
         return self._waiting(
-            ClaimWaiter(self._look_now, streams, consumer, suspects=suspects, children=children)
+            ClaimWaiter(
+                self._look_now,
+                streams,
+                consumer,
+                suspects=suspects,
+                children=children,
+                constrained=constrained,
+            )
         )
 
     def reading(self, topic: Stream, consumer: str) -> AbstractContextManager[ReadWaiter]:

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from headrace.core.messages.message import Stream
 from headrace.core.topics.topic import BEGINNING, KEYS_DEFERRED_MOST, Ordering, Start
+from headrace.stores.sql.change_set import EndedMessage
+from headrace.stores.sql.rows.topic_rows import GroupProblems, GroupRow
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import message_statements, topic_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
-from .key_order import EndedMessage, pass_on
+from .key_order import pass_on
 from .log import LogTable, open_log, open_unsealed, position_of
-
-
-class GroupRow(NamedTuple):
-    stream: int
-    topic: int
-    position: int
-    removed: int
-    ordered: int
-    wanted_us: int
-    unwanted_us: int
-
-    @property
-    def ordering(self) -> Ordering:
-        return Ordering(bool(self.ordered), self.wanted_us, self.unwanted_us)
 
 
 def find_group(connection: Connection, namespace: str, group: Stream) -> GroupRow | None:
@@ -48,7 +35,7 @@ def join(transaction: Transaction, group: Stream, start: Start, *, ordered: bool
     else:
         transaction.connection.change(topic_statements.SEE_GROUP, (stream, transaction.now_us))
         _order(transaction, stream, found.ordering, wants_order=ordered)
-    transaction.changes.ready.add(group)
+    transaction.ready.add(group)
     return found is None or bool(found.removed)
 
 
@@ -67,13 +54,6 @@ def revive(transaction: Transaction, groups: Sequence[Stream], wants_order: Mapp
     for index, group in enumerate(groups):
         if index not in known:
             join(transaction, group, BEGINNING, ordered=wants_order.get(group, False))
-
-
-class GroupProblems(NamedTuple):
-    """Groups whose members disagree about their order, and groups that are stalled."""
-
-    disputed: list[Stream]
-    stalled: list[Stream]
 
 
 def see(
@@ -106,7 +86,7 @@ def reset(transaction: Transaction, group: Stream, start: Start) -> bool:
     transaction.connection.change(topic_statements.RESET_GROUP, (found.stream, position))
     transaction.connection.change(topic_statements.FORGET_DEFERRED, (found.stream,))
     _take_back(transaction, group, found.stream, log, position)
-    transaction.changes.ready.add(group)
+    transaction.ready.add(group)
     return True
 
 

@@ -3,36 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple
+from typing import Final
+
+import apsw
 
 from headrace.core.errors import Moved
 from headrace.core.messages.message import Message, Stream
-from headrace.core.store import CLAIM_BYTES
-from headrace.core.topics.topic import LogEntry, Reading, Start, TopicRules, unknown_event
-from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.rows.lanes import SCHEDULED
+from headrace.core.topics.topic import (
+    LogEntry,
+    Reading,
+    Start,
+    TopicRules,
+    position_in_nothing,
+    unknown_event,
+)
+from headrace.stores.sql.lanes import SCHEDULED
+from headrace.stores.sql.rows.topic_rows import MOST_BYTES, LogRow, LogSpan, columns_of
+from headrace.stores.sqlite.connection.connection import Bindings, Connection
 from headrace.stores.sqlite.statements import message_statements, topic_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, BulkRows, listed, unlisted
-from headrace.stores.sqlite.threads.transaction import Transaction
-
-#: The most bytes of bodies that are read or drawn at once. A single event may be larger.
-MOST_BYTES: Final = CLAIM_BYTES
+from headrace.stores.sqlite.threads.transaction import STORE_SEALED, Transaction
 
 #: The lower bits hold the number of an event, the bits above them the number of its topic.
 NUMBER_BITS: Final = 40
 
 
-class LogTable(NamedTuple):
-    """A topic's row at the time when it was read."""
-
-    stream: int
-    first: int
-    last: int
-    last_us: int
-    retention_us: int
-    max_length: int | None
-    strict: int
-    sealed: int = 0
+class LogTable(LogRow):
+    __slots__ = ()
 
     def event(self, number: int) -> int:
         """The primary key of the event with this number."""
@@ -59,19 +56,17 @@ def open_log(transaction: Transaction, topic: str, rules: TopicRules | None = No
     if found is not None:
         return found
     stream = transaction.stream(Stream("topic", topic))
-    row = (stream.number, *row_of(rules or TopicRules()))
+    row = (stream.number, *columns_of(rules or TopicRules()))
     return LogTable(*transaction.connection.row(topic_statements.ADD_TOPIC, row))._replace(
-        sealed=stream.sealed
+        sealed=bool(stream.sealed)
     )
-
-
-def row_of(rules: TopicRules) -> tuple[int, int | None, int]:
-    return rules.retention_us, rules.max_length, int(rules.strict)
 
 
 def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None = None) -> LogTable:
     """Find or create the log of a topic. Raises `Moved` when the topic has parts, which take its place."""
     stream = transaction.find(Stream("topic", topic))
+    if stream is not None and stream.sealed >= STORE_SEALED:
+        transaction.stream(Stream("topic", topic))  # raises
     if stream is not None and stream.sealed:
         raise Moved(f"{topic} is sealed")
     return open_log(transaction, topic, rules)
@@ -79,7 +74,7 @@ def open_unsealed(transaction: Transaction, topic: str, rules: TopicRules | None
 
 def declare_topic(transaction: Transaction, topic: Stream, rules: TopicRules) -> None:
     log = open_unsealed(transaction, topic.topic, rules)
-    transaction.connection.change(topic_statements.WRITE_RULES, (log.stream, *row_of(rules)))
+    transaction.connection.change(topic_statements.WRITE_RULES, (log.stream, *columns_of(rules)))
 
 
 # --- writing ----------------------------------------------------------------------------------------------
@@ -100,8 +95,8 @@ def write(transaction: Transaction, topic: Stream, log: LogTable, messages: Sequ
         for message in messages
     ]
     at_us = max(now_us, log.last_us)
-    bindings = (log.stream, listed(rows), bodies.content(), log.event(log.last + 1), at_us)
-    transaction.connection.change(topic_statements.ADD_EVENTS, bindings)
+    bindings = (log.stream, listed(rows), bodies.content())
+    log = _add(transaction.connection, topic_statements.ADD_EVENTS, bindings, log, at_us)
     return _move_end(transaction, topic, log, len(messages), at_us)
 
 
@@ -111,16 +106,27 @@ def write_due(transaction: Transaction, topic: Stream, seqs: Sequence[int]) -> N
     at_us = max(transaction.now_us, log.last_us)
     array = listed(seqs)
     connection = transaction.connection
-    connection.change(topic_statements.ADD_EVENTS_THAT_ARE_DUE, (array, log.event(log.last + 1), at_us))
+    log = _add(connection, topic_statements.ADD_EVENTS_THAT_ARE_DUE, (array,), log, at_us)
     connection.change(message_statements.FORGET, (array,))
     transaction.count(log.stream, SCHEDULED, -len(seqs))
     _move_end(transaction, topic, log, len(seqs), at_us)
 
 
+def _add(connection: Connection, statement: str, bindings: Bindings, log: LogTable, at_us: int) -> LogTable:
+    """Add events behind the last one. Where another program has written there, add them behind that."""
+    try:
+        connection.change(statement, (*bindings, log.event(log.last + 1), at_us))
+    except apsw.ConstraintError:
+        end = connection.value(topic_statements.READ_END, (event_of(log.stream + 1, 0),))
+        log = log._replace(last=number_of(end))
+        connection.change(statement, (*bindings, log.event(log.last + 1), at_us))
+    return log
+
+
 def _move_end(transaction: Transaction, topic: Stream, log: LogTable, count: int, at_us: int) -> LogTable:
     log = log._replace(last=log.last + count, last_us=at_us)
     transaction.connection.change(topic_statements.MOVE_END, (log.stream, log.last, at_us))
-    transaction.changes.ready.add(topic)
+    transaction.ready.add(topic)
     return log
 
 
@@ -142,11 +148,13 @@ def position_of(connection: Connection, log: LogTable, start: Start) -> int:
 
 def before(connection: Connection, log: LogTable, time_us: int, *, up_to: int) -> int:
     """The number of the last event, not above `up_to`, that was written before a time. Times never decrease
-    along a log, so a binary search finds it."""
+    along a log, so a binary search finds it. Another program may have removed an event: then the next counts.
+    """
     low, high = log.first - 1, up_to
     while low < high:
         middle = (low + high + 1) // 2
-        if connection.value(topic_statements.READ_TIME, (log.event(middle),)) < time_us:
+        at_us = connection.value(topic_statements.READ_TIME, (log.event(middle), log.event(log.last)))
+        if at_us is not None and at_us < time_us:
             low = middle
         else:
             high = middle - 1
@@ -174,36 +182,21 @@ def read(
     with connection.snapshot():
         log = find_log(connection, namespace, topic.topic)
         if log is None:
-            return Reading((), _position_in_nothing(after), now_us)
+            return Reading((), position_in_nothing(after), now_us)
         position = position_of(connection, log, after) if isinstance(after, Start) else after
         reach = measure(connection, log.stream, position, log.last, limit=limit)
         entries = _entries(connection, log, position, reach.end) if reach else ()
         return Reading(entries, entries[-1].number if entries else position, now_us)
 
 
-class ReadRange(NamedTuple):
-    """How much to read or draw at once: the number of the last event, and the bytes of all events."""
-
-    end: int
-    size: int
-
-
-def measure(connection: Connection, topic: int, position: int, last: int, *, limit: int) -> ReadRange | None:
+def measure(connection: Connection, topic: int, position: int, last: int, *, limit: int) -> LogSpan | None:
     """None: there is nothing after the position."""
     while True:
         bindings = (event_of(topic, position), event_of(topic, last), limit)
         count, size, event = connection.row(topic_statements.MEASURE_EVENTS, bindings)
         if count <= 1 or size <= MOST_BYTES:
-            return ReadRange(number_of(event), size) if count else None
+            return LogSpan(number_of(event), size) if count else None
         limit = count // 2
-
-
-def _position_in_nothing(after: int | Start) -> int:
-    if not isinstance(after, Start):
-        return after
-    if after.at == "event":
-        raise unknown_event(after.event)
-    return 0
 
 
 def _entries(connection: Connection, log: LogTable, position: int, end: int) -> tuple[LogEntry, ...]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
 
 from headrace.core.messages.message import Stream
-from headrace.core.topics.topic import LIVE_FOR, KeptTopics
+from headrace.core.topics.retention import kept_in, may_go, room_in_log
+from headrace.core.topics.topic import KeptTopics
+from headrace.stores.sql.rows.topic_rows import GroupPosition, positions_of
 from headrace.stores.sqlite.statements import topic_statements
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -14,40 +15,24 @@ from .groups import see
 from .log import LogTable, before, find_log
 
 
-class GroupPosition(NamedTuple):
-    """What trimming must know of a group."""
-
-    stream: int
-    name: str
-    position: int
-    seen_us: int
-
-    def is_live(self, now_us: int) -> bool:
-        return self.seen_us + LIVE_FOR > now_us
-
-
 def keep_topics(
     transaction: Transaction, groups: Sequence[Stream], limit: int, wants_order: Mapping[Stream, bool]
 ) -> KeptTopics:
+    now_us = transaction.now_us
     seen = see(transaction, [stream for stream in groups if stream.kind == "group"], wants_order)
-    trimmed, more = 0, False
-    holding: list[Stream] = []
-    passed: list[Stream] = []
+    kept = KeptTopics(disputed=tuple(seen.disputed), stalled=tuple(seen.stalled))
     for topic in dict.fromkeys(group.topic for group in groups):
         log = find_log(transaction.connection, transaction.namespace, topic)
         if log is None:
             continue
         spare = _spare(transaction, log, up_to=log.last)
-        drawers = _drawers(transaction, log)
-        may_go = _may_go(transaction, log, spare, drawers)
-        count = _trim(transaction, log, min(may_go, log.first + limit - 1))
-        trimmed += count
-        more = more or may_go >= log.first + count
-        behind = [drawer for drawer in drawers if log.strict and drawer.position < spare]
-        for drawer in sorted(behind, key=lambda drawer: drawer.name):
-            live = drawer.is_live(transaction.now_us)
-            (holding if live else passed).append(Stream("group", drawer.name))
-    return KeptTopics(trimmed, more, tuple(holding), tuple(passed), tuple(seen.disputed), tuple(seen.stalled))
+        readers = _readers(transaction, log)
+        gone = may_go(spare, readers, now_us) if log.strict else spare
+        trimmed = _trim(transaction, log, min(gone, log.first + limit - 1))
+        first = log.first + trimmed
+        kept += KeptTopics(trimmed, gone >= first)
+        kept += kept_in(spare if log.strict else 0, first, readers, now_us)
+    return kept
 
 
 def trim(transaction: Transaction, log: LogTable, limit: int) -> int:
@@ -56,12 +41,19 @@ def trim(transaction: Transaction, log: LogTable, limit: int) -> int:
     spare = min(_spare(transaction, log, up_to=up_to), up_to)
     if spare < log.first:
         return 0
-    return _trim(transaction, log, _may_go(transaction, log, spare, _drawers(transaction, log)))
+    if log.strict:
+        spare = may_go(spare, _readers(transaction, log), transaction.now_us)
+    return _trim(transaction, log, spare)
+
+
+def room_for(transaction: Transaction, log: LogTable, limit: int) -> int:
+    """How many events the log takes from a batch with this limit."""
+    return room_in_log(limit, log.first, log.last, _readers(transaction, log), transaction.now_us)
 
 
 def _spare(transaction: Transaction, log: LogTable, *, up_to: int) -> int:
     """The number up to which the limits of age or length allow trimming."""
-    by_length = log.last - log.max_length if log.max_length is not None else 0
+    by_length = log.spare_by_length
     if not log.retention_us or log.first > log.last:
         return by_length
     old_us = transaction.now_us - log.retention_us + 1
@@ -71,19 +63,8 @@ def _spare(transaction: Transaction, log: LogTable, *, up_to: int) -> int:
     return max(by_length, before(transaction.connection, log, old_us, up_to=up_to))
 
 
-def _may_go(transaction: Transaction, log: LogTable, spare: int, drawers: list[GroupPosition]) -> int:
-    """The number up to which events may go. A strict topic keeps what a live group has not drawn."""
-    if not log.strict:
-        return spare
-    held = [drawer.position for drawer in drawers if drawer.is_live(transaction.now_us)]
-    return min([spare, *held])
-
-
-def _drawers(transaction: Transaction, log: LogTable) -> list[GroupPosition]:
-    return [
-        GroupPosition(*row)
-        for row in transaction.connection.rows(topic_statements.LIST_GROUPS, (log.stream,))
-    ]
+def _readers(transaction: Transaction, log: LogTable) -> list[GroupPosition]:
+    return positions_of(transaction.connection.rows(topic_statements.LIST_GROUPS, (log.stream,)))
 
 
 def _trim(transaction: Transaction, log: LogTable, up_to: int) -> int:

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import msgspec
-
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import Counts, JobStatus, Record
-from headrace.core.topics.topic import GroupRecord, TopicRecord, TopicRules
+from headrace.core.topics.topic import GroupRecord, TopicRecord
+from headrace.stores.sql.rows.topic_rows import topic_record, with_events
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import topic_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed
@@ -39,8 +38,7 @@ def count(connection: Connection, namespace: str, stream: Stream, now_us: int) -
         counts = looking.count(connection, namespace, stream, now_us)
         beside = _count_log if stream.kind == "topic" else _count_lag
         queued, oldest_us = beside(connection, namespace, stream)
-    oldest = min((time_us for time_us in (counts.oldest_us, oldest_us) if time_us), default=0)
-    return msgspec.structs.replace(counts, queued=counts.queued + queued, oldest_us=oldest)
+    return with_events(counts, queued, oldest_us)
 
 
 def _count_log(connection: Connection, namespace: str, topic: Stream) -> tuple[int, int]:
@@ -48,7 +46,7 @@ def _count_log(connection: Connection, namespace: str, topic: Stream) -> tuple[i
     log = find_log(connection, namespace, topic.topic)
     if log is None:
         return 0, 0
-    at_us = connection.value(topic_statements.READ_TIME, (log.event(log.first),))
+    at_us = connection.value(topic_statements.READ_TIME, (log.event(log.first), log.event(log.last)))
     return log.last - log.first + 1, at_us or 0
 
 
@@ -70,21 +68,7 @@ def list_topics(
     wanted = None if names is None else listed(names)
     with connection.snapshot():
         rows = connection.rows(topic_statements.LIST_TOPICS, (namespace, wanted))
-        return [_topic(connection, namespace, now_us, row) for row in rows]
-
-
-def _topic(connection: Connection, namespace: str, now_us: int, row: Sequence[Any]) -> TopicRecord:
-    topic, name, retention_us, max_length, strict, first, last, first_us, last_us, scheduled = row
-    return TopicRecord(
-        Stream("topic", name),
-        TopicRules(retention_us, max_length, bool(strict)),
-        first=first,
-        last=last,
-        first_us=first_us,
-        last_us=last_us,
-        scheduled=scheduled,
-        groups=_list_groups(connection, namespace, topic, now_us),
-    )
+        return [topic_record(row, _list_groups(connection, namespace, row[0], now_us)) for row in rows]
 
 
 def _list_groups(connection: Connection, namespace: str, topic: int, now_us: int) -> tuple[GroupRecord, ...]:

@@ -3,26 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Final
+from typing import Any
 
 from headrace.core.errors import Moved
+from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.ids import LENGTH
-from headrace.core.messages.message import Batch, Message, Stream, are_alike
+from headrace.core.messages.message import Batch, Message, are_alike
 from headrace.core.records.answers import Answer
+from headrace.core.rules.producers import OUTBOX
+from headrace.stores.sql.appending import UNLIMITED, Acceptance, accept, columns_of, due_us_of
+from headrace.stores.sql.change_set import ChangeSet
+from headrace.stores.sql.lanes import FIRST_PRIORITY, PARKED, SCHEDULED, SUCCEEDED, lane_for
+from headrace.stores.sql.limits.budgets import stored_constraints
+from headrace.stores.sql.limits.line_changes import LineChanges
 from headrace.stores.sqlite.connection.connection import Bindings
-from headrace.stores.sqlite.rows.lanes import EXPIRED, FIRST_PRIORITY, SCHEDULED, SUCCEEDED, lane_for
-from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
+from headrace.stores.sqlite.limits.lines import LineTable, drop_constraints, numbers_of
+from headrace.stores.sqlite.limits.ordered_jobs import let_in, stored_key
 from headrace.stores.sqlite.rows.producers import recall, remember
-from headrace.stores.sqlite.rows.unique_keys import ExpiredOwner, StreamKeys
-from headrace.stores.sqlite.statements import message_statements, stream_statements
+from headrace.stores.sqlite.rows.unique_keys import StreamKeys
+from headrace.stores.sqlite.rows.written_changes import write_changes
+from headrace.stores.sqlite.statements import limit_statements, message_statements, stream_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import StreamRow, Transaction, new_number
-
-#: The room in a stream without a limit.
-UNLIMITED: Final = 1 << 62
-
-#: What `message_statements.ADD_MESSAGES` needs of a message.
-Row = tuple[str, str, int, int, int, int, int, str | None, str | None, int | None, int, int]
+from headrace.stores.sqlite.topics.key_order import next_in_line_us
 
 
 def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> list[Answer]:
@@ -30,19 +33,23 @@ def append(transaction: Transaction, batch: Batch, *, ticking: bool = False) -> 
         return []
     if len(batch.messages) == 1 and not ticking and (answered := _append_one(transaction, batch)):
         return answered
-    stream = transaction.stream(batch.stream)
+    stream = transaction.stream(batch.stream, relayed=batch.producer.startswith(OUTBOX))
     answers = recall(transaction, stream.number, batch)
     if answers is None:
-        if stream.sealed and not ticking:
+        if stream.sealed & 1 and not ticking:
             raise sealed(batch)
         accepted = batch.messages
         if not stream.held_children and any([message.child for message in accepted]):
             transaction.connection.change(stream_statements.NOTE_CHILDREN, (stream.number,))
+        if not stream.held_lines and any([message.constraints is not None for message in accepted]):
+            transaction.connection.change(limit_statements.NOTE_LINES, (stream.number,))
         if not (_is_plain(batch) and _write(transaction, stream.number, batch, accepted)):
-            answers, accepted = _decide(transaction, stream, batch)
+            answers, accepted, absorbed = _decide(transaction, stream, batch)
             _write(transaction, stream.number, batch, accepted)
+            _note_absorbed(transaction, stream.number, absorbed)
+        complete = answers is None or all(answer.verdict == "accepted" for answer in answers)
         answers = answers or [Answer(message.id) for message in accepted]
-        remember(transaction, stream.number, batch, answers, complete=len(accepted) == len(answers))
+        remember(transaction, stream.number, batch, answers, complete=complete)
     return answers
 
 
@@ -64,7 +71,7 @@ def _append_one(transaction: Transaction, batch: Batch) -> list[Answer] | None:
         return None  # its id is known
     answers = [Answer(message.id)]
     remember(transaction, stream, batch, answers, complete=True)
-    transaction.changes.ready.add(batch.stream)
+    transaction.ready.add(batch.stream)
     transaction.count(stream, FIRST_PRIORITY, 1)
     return answers
 
@@ -77,7 +84,7 @@ def _find_open_stream(transaction: Transaction, batch: Batch) -> int | None:
     if found is None:
         return None
     number, established, sealed, held_children, last = found
-    if not established or sealed or last == batch.number:
+    if not established or sealed or (last is not None and last >= batch.number):
         return None
     return number if held_children or not batch.messages[0].child else None
 
@@ -91,48 +98,24 @@ def _is_plain(batch: Batch) -> bool:
     return batch.limit is None and all(message.unique is None for message in batch.messages)
 
 
-def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> tuple[list[Answer], list[Message]]:
+def _decide(transaction: Transaction, stream: StreamRow, batch: Batch) -> Acceptance:
     messages = batch.messages
     known = _known_ids(transaction, stream.number, messages)
-    keys = StreamKeys(
-        transaction, stream.number, [message.unique.key for message in messages if message.unique]
-    )
-    room = _room(transaction, stream, batch.limit)
-    answers: list[Answer] = []
-    accepted: list[Message] = []
-    pending = PendingChanges(transaction)
-    for message in messages:
-        id, unique = message.id, message.unique
-        if id in known:
-            answers.append(Answer(id, "duplicate"))
-            continue
-        if unique is not None and (owner := keys.owner(unique.key)) is not None:
-            answers.append(Answer(owner, "duplicate"))
-            continue
-        expired = keys.expired_owner(unique.key) if unique is not None else None
-        if len(accepted) >= room + (expired is not None):
-            answers.append(Answer(id, "full"))
-            continue
-        if unique is not None:
-            if expired is not None:
-                end_expired(pending, batch.stream, stream.number, expired, unique.key, message.expired_ttl_us)
-                room += 1
-            keys.take(unique, id)
-        known.add(id)
-        accepted.append(message)
-        answers.append(Answer(id))
-    pending.write()
+    wanted = [message.unique.key for message in messages if message.unique]
+    keys = StreamKeys(transaction, batch.stream, stream.number, wanted)
+    changes = ChangeSet(transaction)
+    decided = accept(changes, keys, known, _room(transaction, stream, batch.limit), messages)
+    write_changes(transaction, changes)
     keys.write()
-    return answers, accepted
+    return decided
 
 
-def end_expired(
-    pending: PendingChanges, stream: Stream, number: int, owner: ExpiredOwner, key: str, ttl_us: int
-) -> None:
-    """End the expired owner of a key, so that an accepted message can take the key."""
-    seq, id, place, priority = owner
-    subject = ChangedMessage(seq, stream, number, id, place, priority, unique_key=key)
-    pending.end(subject, EXPIRED, ttl_us=ttl_us)
+def _note_absorbed(transaction: Transaction, stream: int, absorbed: list[Message]) -> None:
+    """Keep the ids of messages that have replaced others, so that a repeat is known."""
+    now_us = transaction.now_us
+    rows = [(message.id, message.task, now_us + message.expired_ttl_us) for message in absorbed]
+    if rows:
+        transaction.connection.change(message_statements.NOTE_ABSORBED, (stream, listed(rows), now_us))
 
 
 def _known_ids(transaction: Transaction, stream: int, messages: list[Message]) -> set[str]:
@@ -151,7 +134,8 @@ def _room(transaction: Transaction, stream: StreamRow, limit: int | None) -> int
         return UNLIMITED
     queued = stream.queued + transaction.counted(stream.number, FIRST_PRIORITY)
     scheduled = stream.scheduled + transaction.counted(stream.number, SCHEDULED)
-    return limit - queued - scheduled
+    parked = stream.parked + transaction.counted(stream.number, PARKED)
+    return limit - queued - scheduled - parked
 
 
 def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[Message]) -> bool:
@@ -162,20 +146,68 @@ def _write(transaction: Transaction, stream: int, batch: Batch, accepted: list[M
         return _write_alike(transaction, stream, batch, accepted)
     now_us = transaction.now_us
     bodies = BulkBinding()
-    rows = [_row(message, bodies, now_us) for message in accepted]
+    numbers = _constraints(transaction, stream, accepted)
+    rows = [
+        (
+            *(*columns_of(message, now_us), *bodies.put(message.body), int(message.child)),
+            *(numbers.get(message.constraints), stored_key(message.key)),
+        )
+        for message in accepted
+    ]
     later = [at_us for _, _, place, at_us, *_ in rows if place == SCHEDULED]
     before_us = transaction.next_due_us([stream]) if later else None
     number = new_number()
     bindings = (stream, listed(rows), bodies.content(), now_us, number)
     if not _add(transaction, message_statements.ADD_MESSAGES, bindings, accepted, number):
+        drop_constraints(transaction.connection, numbers.values())
         return False
     if later:
         transaction.announce_if_due_sooner(batch.stream, before_us, min(later))
     if len(later) < len(rows):
-        transaction.changes.ready.add(batch.stream)
+        transaction.ready.add(batch.stream)
     transaction.count(stream, SCHEDULED, len(later))
     transaction.count(stream, FIRST_PRIORITY, len(rows) - len(later))
+    parked = _park(transaction, stream, accepted) if any([message.key for message in accepted]) else set()
+    if numbers:
+        _join_lines(transaction, rows, parked)
     return True
+
+
+def _constraints(
+    transaction: Transaction, stream: int, accepted: list[Message]
+) -> dict[Constraints | None, int]:
+    """The numbers of the constraints of these messages."""
+    stored = {
+        message.constraints: stored_constraints(message.constraints)
+        for message in accepted
+        if message.constraints is not None
+    }
+    if not stored:
+        return {}
+    numbers = numbers_of(transaction, stream, stored.values())
+    return {constraints: numbers[content] for constraints, content in stored.items()}
+
+
+def _park(transaction: Transaction, stream: int, accepted: list[Message]) -> set[str]:
+    """Park the messages whose key another message holds. Returns their ids."""
+    now_us = transaction.now_us
+    ready = [message for message in accepted if due_us_of(message, now_us) <= now_us]
+    answers = let_in(transaction, stream, [(stored_key(message.key), message.id) for message in ready])
+    parked = [message.id for message, is_in in zip(ready, answers, strict=True) if not is_in]
+    if parked:
+        bindings = (stream, listed(parked), next_in_line_us(transaction, stream))
+        transaction.connection.change(limit_statements.PARK_IDS, bindings)
+        transaction.count(stream, PARKED, len(parked))
+        transaction.count(stream, FIRST_PRIORITY, -len(parked))
+    return set(parked)
+
+
+def _join_lines(transaction: Transaction, rows: list[tuple[Any, ...]], parked: set[str]) -> None:
+    changes = LineChanges()
+    for id, _, place, *_, constraints, _ in rows:
+        if constraints is not None and place != SCHEDULED and id not in parked:
+            changes.moved[constraints, place] += 1
+    LineTable(transaction).follow(changes)
 
 
 def _write_alike(transaction: Transaction, stream: int, batch: Batch, accepted: list[Message]) -> bool:
@@ -189,7 +221,7 @@ def _write_alike(transaction: Transaction, stream: int, batch: Batch, accepted: 
     )
     if not _add(transaction, message_statements.ADD_ALIKE, bindings, accepted, number):
         return False
-    transaction.changes.ready.add(batch.stream)
+    transaction.ready.add(batch.stream)
     transaction.count(stream, FIRST_PRIORITY, len(accepted))
     return True
 
@@ -211,15 +243,3 @@ def _spans(messages: list[Message]) -> Iterator[int]:
         length = len(message.body)
         yield start << 32 | length
         start += length
-
-
-def _row(message: Message, bodies: BulkBinding, now_us: int) -> Row:
-    priority, unique, child = message.priority, message.unique, message.child
-    due_us = max(message.due_us, now_us + message.delay_us)
-    lane = FIRST_PRIORITY + priority
-    place, at_us = (SCHEDULED, due_us) if due_us > now_us else (lane_for(lane, child=child), now_us)
-    expires_us = due_us + message.lifetime_us if message.lifetime_us else 0
-    key, until = (unique.key, unique.until) if unique else (None, None)
-    start, length = bodies.put(message.body)
-    stored = start, length, int(child)
-    return message.id, message.task, place, at_us, lane, priority, expires_us, key, until, *stored

@@ -2,52 +2,36 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 
-import msgspec
-
 from headrace.core.messages.claim import Claim
-from headrace.core.messages.message import FRESH, State, Stream, decode_state
-from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
+from headrace.core.messages.constraints import Constraints
+from headrace.core.messages.message import FRESH, Stream, decode_state
+from headrace.core.rules.lanes import is_child_work_first
 from headrace.core.store import CLAIM_BYTES
 from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.rows.lanes import (
-    BOTTOM_UP,
+from headrace.stores.sql.change_set import HeldKey
+from headrace.stores.sql.claim_query import ClaimQuery
+from headrace.stores.sql.lanes import (
     CHILD,
     FIRST_PRIORITY,
     RETURNED,
     RUNNING,
     SUSPECT,
-    TOP_DOWN,
     lane_for,
 )
+from headrace.stores.sql.limits.budgets import UNREADABLE
+from headrace.stores.sql.limits.choosing import ConstrainedChoice, LineStream, Ready, Taken
+from headrace.stores.sql.settling import RowToken
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.limits.taking import LineTaking
 from headrace.stores.sqlite.rows.readable_ids import REPLACED, mend_id, readable_id
-from headrace.stores.sqlite.rows.unique_keys import HeldKey, release_keys
+from headrace.stores.sqlite.rows.unique_keys import release_keys
 from headrace.stores.sqlite.statements import message_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkRows, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, new_number, resolve
 from headrace.stores.sqlite.topics.drawing import draw, is_a_group_behind
 from headrace.stores.sqlite.topics.groups import revive
-
-from .settle import RowToken
-
-#: The number of a message that can be claimed, the length of its body, its place.
-Ready = tuple[int, int, int]
-
-
-class ClaimQuery(msgspec.Struct, frozen=True):
-    """What a worker asks for. `turn` counts the claims of this process; `wants_order` says which groups it
-    wants to be ordered."""
-
-    streams: Sequence[Stream]
-    consumer: str
-    limit: int
-    suspects: int
-    turn: int
-    children: int = sys.maxsize
-    wants_order: Mapping[Stream, bool] = {}
 
 
 def is_something_ready(
@@ -57,47 +41,81 @@ def is_something_ready(
     *,
     suspects: bool,
     children: bool = True,
+    constrained: bool = True,
 ) -> bool:
     """Whether a claim would find something. The store asks this first: an empty claim must not lock the
     file."""
     wanted = listed(streams)
     first = SUSPECT if suspects else RETURNED
-    if connection.value(message_statements.IS_SOMETHING_READY, (namespace, wanted, first, int(children))):
+    bindings = (namespace, wanted, first, int(children), int(constrained))
+    if connection.value(message_statements.IS_SOMETHING_READY, bindings):
         return True
-    groups = _groups(streams)
+    groups = [stream for stream in streams if stream.kind == "group"]
     return bool(groups) and is_a_group_behind(connection, namespace, groups)
 
 
 def claim(transaction: Transaction, request: ClaimQuery) -> list[Claim]:
-    if groups := _groups(request.streams):
+    if groups := request.groups:
         revive(transaction, groups, request.wants_order)
         draw(transaction, groups, request.limit)
     streams = _open_streams(transaction, request)
-    seqs = _choose(transaction.connection, streams, request)
+    found = _find_all(transaction.connection, streams, request)
+    if request.constrained > 0 and any([stream.held_lines for stream in streams]):
+        return _claim_with_lines(transaction, streams, request, found)
+    seqs = _bounded(found[: request.limit])
     return _hand_out(transaction, streams, seqs, request.consumer) if seqs else []
 
 
-def _groups(streams: Sequence[Stream]) -> list[Stream]:
-    return [stream for stream in streams if stream.kind == "group"]
+def _claim_with_lines(
+    transaction: Transaction, streams: list[OpenStream], request: ClaimQuery, found: list[Ready]
+) -> list[Claim]:
+    """Messages without and with constraints get half each of a lane, or what the others leave."""
+    number, worker = new_number(), _worker(transaction, request.consumer)
+
+    def lease(seqs: list[int]) -> None:
+        bindings = (listed(seqs), transaction.now_us, number, worker)
+        transaction.connection.change(message_statements.LEASE, bindings)
+
+    taking = LineTaking(transaction, lease)
+    lined = [LineStream(each.number, bool(each.held_children)) for each in streams if each.held_lines]
+    chosen = _chosen(ConstrainedChoice(lined, request, found), taking)
+    taking.finish()
+    lease([seq for seq in chosen if seq not in taking.constraints])
+    return _read_claims(transaction, streams, chosen, number, taking.constraints) if chosen else []
+
+
+def _chosen(choice: ConstrainedChoice, taking: LineTaking) -> list[int]:
+    steps = choice.run()
+    taken: list[Taken] | None = None
+    while True:
+        try:
+            request = next(steps) if taken is None else steps.send(taken)
+        except StopIteration as done:
+            chosen: list[int] = done.value
+            return chosen
+        taken = taking.take(request)
 
 
 def _open_streams(transaction: Transaction, request: ClaimQuery) -> list[OpenStream]:
-    """The streams that are not paused. They take turns: the first of this claim is the last of the next."""
-    streams, turn = request.streams, request.turn
-    first = first_of(len(streams), turn)
-    rows = resolve(transaction.connection, transaction.namespace, [*streams[first:], *streams[:first]])
+    """The streams that are not paused."""
+    rows = resolve(transaction.connection, transaction.namespace, request.streams_in_turn)
     return [row for row in rows if not row.paused]
 
 
-def _choose(connection: Connection, streams: list[OpenStream], request: ClaimQuery) -> list[int]:
-    """The numbers of the messages to claim, in their order."""
+def _find_all(connection: Connection, streams: list[OpenStream], request: ClaimQuery) -> list[Ready]:
+    """The messages without constraints that could be claimed, in their order."""
     found = _find(connection, [stream.number for stream in streams], request, child=False)
     with_children = [stream.number for stream in streams if stream.held_children] if request.children else []
     if with_children:
         found = _merged(found, _find(connection, with_children, request, child=True), request)
+    return found
+
+
+def _bounded(found: list[Ready]) -> list[int]:
+    """The numbers of the messages to claim, bounded in bytes."""
     chosen: list[int] = []
     size = 0
-    for seq, length, _ in found[: request.limit]:
+    for seq, length, _ in found:
         size += length or 0
         if chosen and size > CLAIM_BYTES:
             break
@@ -107,7 +125,7 @@ def _choose(connection: Connection, streams: list[OpenStream], request: ClaimQue
 
 def _find(connection: Connection, streams: list[int], request: ClaimQuery, *, child: bool) -> list[Ready]:
     most = min(request.limit, request.children) if child else request.limit
-    lanes = [lane_for(lane, child=child) for lane in _lanes(request)]
+    lanes = [lane_for(lane, child=child) for lane in request.lanes]
     suspects = min(request.suspects, most), most, lane_for(SUSPECT, child=child)
     bindings = (listed(streams), listed(lanes), *suspects)
     return unlisted(connection.value(message_statements.FIND_READY, bindings))[:most]
@@ -115,7 +133,7 @@ def _find(connection: Connection, streams: list[int], request: ClaimQuery, *, ch
 
 def _merged(others: list[Ready], children: list[Ready], request: ClaimQuery) -> list[Ready]:
     """Both lists, lane by lane. Within a lane, child work goes first every other turn."""
-    ranks = {lane: rank for rank, lane in enumerate((SUSPECT, *_lanes(request)))}
+    ranks = {lane: rank for rank, lane in enumerate((SUSPECT, *request.lanes))}
     ranks |= {lane - CHILD: rank for lane, rank in ranks.items()}
     both = [*children, *others] if is_child_work_first(request.turn) else [*others, *children]
     both.sort(key=lambda ready: ranks[ready[2]])
@@ -123,18 +141,25 @@ def _merged(others: list[Ready], children: list[Ready], request: ClaimQuery) -> 
     return [*suspects[: request.suspects], *both[len(suspects) :]]
 
 
-def _lanes(request: ClaimQuery) -> tuple[int, ...]:
-    return BOTTOM_UP if is_from_bottom(request.turn) else TOP_DOWN
-
-
 def _hand_out(
     transaction: Transaction, streams: list[OpenStream], seqs: list[int], consumer: str
 ) -> list[Claim]:
+    number = new_number()
+    bindings = (listed(seqs), transaction.now_us, number, _worker(transaction, consumer))
+    transaction.connection.change(message_statements.LEASE, bindings)
+    return _read_claims(transaction, streams, seqs, number, {})
+
+
+def _read_claims(
+    transaction: Transaction,
+    streams: list[OpenStream],
+    seqs: list[int],
+    number: int,
+    constraints: Mapping[int, Constraints],
+) -> list[Claim]:
     connection, now_us = transaction.connection, transaction.now_us
     names = {each.number: each.stream for each in streams}
-    number = new_number()
     array = listed(seqs)
-    connection.change(message_statements.LEASE, (array, now_us, number, _worker(transaction, consumer)))
     rows, states, bodies = connection.row(message_statements.READ_LEASED, (array,))
     unpack_state, unpack_body = BulkRows(states), BulkRows(bodies)
     claims: dict[int, Claim] = {}
@@ -147,18 +172,21 @@ def _hand_out(
             problem = "" if REPLACED not in id else mend_id(connection, seq)
         except DECODE_ERRORS as error:
             state, problem = FRESH, f"its state cannot be read ({error}): {stored!r:.200}"
+        if constraints.get(seq) is UNREADABLE:
+            problem = "its constraints cannot be read"
         if problem:
             id, body = readable_id(seq, id), b""
         claims[seq] = Claim(
             names[stream],
             id,
             body,
-            RowToken(seq, number),
+            RowToken(stream, seq, number),
             now_us,
             state,
             priority,
             expires_us,
             bool(child),
+            constraints.get(seq),
             problem,
         )
         taken[stream] += 1
@@ -185,16 +213,3 @@ def _release_started(transaction: Transaction, started: dict[int, HeldKey]) -> N
     if started:
         release_keys(transaction, list(started.values()))
         transaction.connection.change(message_statements.SPEND_STARTED_KEYS, (listed(started),))
-
-
-def read_state(data: bytes | None) -> State:
-    """The state to show to people. A message with an unreadable state becomes a dead letter at its claim."""
-    return readable_state(data) or FRESH
-
-
-def readable_state(data: bytes | None) -> State | None:
-    """The decoded state; None: it cannot be read."""
-    try:
-        return FRESH if data is None else decode_state(data)
-    except DECODE_ERRORS:
-        return None

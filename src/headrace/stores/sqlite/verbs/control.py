@@ -27,7 +27,7 @@ class StoredNotice(NamedTuple):
 
 
 def write_notices(connection: Connection, namespace: str, notices: list[ControlMessage], now_us: int) -> None:
-    contents = [_encode(notice).decode() for notice in dict.fromkeys(notices)]
+    contents = [_encode(notice).decode() for notice in notices]
     connection.change(upkeep_statements.ADD_NOTICES, (namespace, now_us, listed(contents)))
     connection.change(upkeep_statements.FORGET_NOTICES, (REMEMBERED,))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 from headrace.core.messages.message import Stream
-from headrace.stores.sqlite.rows.lanes import SUCCEEDED
-from headrace.stores.sqlite.statements import topic_statements
+from headrace.stores.sql.lanes import SUCCEEDED
+from headrace.stores.sqlite.statements import history_statements, limit_statements, topic_statements
 from headrace.stores.sqlite.statements.bulk_binding import unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.groups import find_group
@@ -16,6 +16,7 @@ SELECT EXISTS (SELECT 1 FROM headrace_messages WHERE stream = ?1 AND place < {SU
     OR EXISTS (SELECT 1 FROM headrace_events WHERE stream = ?1)
     OR EXISTS (SELECT 1 FROM headrace_groups WHERE topic = ?1 AND NOT removed)
     OR EXISTS (SELECT 1 FROM headrace_schedules WHERE stream = ?1)
+    OR EXISTS (SELECT 1 FROM headrace_outgoing WHERE stream = ?1)
 """  # nosec B608 # constants only
 
 #: Deletes the rows that an unused stream may leave behind, the stream itself last.
@@ -25,6 +26,9 @@ FORGET: Final = (
     "DELETE FROM headrace_messages WHERE stream = ?",
     "DELETE FROM headrace_groups WHERE topic = ?",
     "DELETE FROM headrace_topics WHERE stream = ?",
+    "DELETE FROM headrace_outboxes WHERE stream = ?",
+    *limit_statements.FORGET_LINES,
+    *history_statements.FORGET_STREAM,
     "DELETE FROM headrace_streams WHERE stream = ?",
 )
 
@@ -61,8 +65,8 @@ def _remove_group(transaction: Transaction, group: Stream, number: int) -> bool:
     """Remove a group with its messages. Its row stays, so that only `join` makes the group again."""
     connection = transaction.connection
     if transaction.waited_for:
-        for id in unlisted(connection.value(topic_statements.LIST_IDS, (number,))):
-            transaction.ended(group, id)
+        ids = unlisted(connection.value(topic_statements.LIST_IDS, (number,)))
+        transaction.ended.update((group, id) for id in ids)
     for statement in FORGET_GROUP:
         connection.change(statement, (number,))
     transaction.forget_counts(number)

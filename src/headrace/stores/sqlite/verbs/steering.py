@@ -6,26 +6,31 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.core.inspector import BRIEF_TTL_US, PURGED_END_RECORDS
-from headrace.core.messages.message import EXPIRED_TTL_US, Stream, UniqueKey
+from headrace.core.messages.message import Stream
 from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.control import CancelNotice, LeaseNotice, PauseNotice
+from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import Lease
-from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.rows.lanes import (
-    CANCELLED,
+from headrace.stores.sql.change_set import ChangedMessage, ChangeSet
+from headrace.stores.sql.cleaning import clean_up
+from headrace.stores.sql.lanes import (
     DEAD,
-    EXPIRED,
     FIRST_PRIORITY,
     PARKED,
     RETRYING,
     RUNNING,
     SCHEDULED,
-    has_expired,
 )
-from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
+from headrace.stores.sql.replaying import dead_of, keys_of, replay_of
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.limits.entering import enter
+from headrace.stores.sqlite.limits.lines import drop_constraints
+from headrace.stores.sqlite.rows.expiry import has_expired
 from headrace.stores.sqlite.rows.readable_ids import mend_id, seq_of
-from headrace.stores.sqlite.rows.unique_keys import StreamKeys
+from headrace.stores.sqlite.rows.unique_keys import StreamKeys, owners
+from headrace.stores.sqlite.rows.written_changes import write_changes
 from headrace.stores.sqlite.statements import (
+    limit_statements,
     message_statements,
     stream_statements,
     topic_statements,
@@ -36,8 +41,6 @@ from headrace.stores.sqlite.threads.transaction import Transaction
 from headrace.stores.sqlite.topics.drawing import draw
 from headrace.stores.sqlite.topics.key_order import next_in_line_us
 from headrace.stores.sqlite.topics.log import write_due
-
-from .append import end_expired
 
 
 def declare_stream(transaction: Transaction, stream: Stream, lease_us: int) -> int | None:
@@ -60,7 +63,7 @@ def pause(transaction: Transaction, stream: Stream, *, paused: bool) -> None:
     transaction.connection.change(stream_statements.WRITE_PAUSED, (int(paused), number))
     transaction.announce(PauseNotice(stream, paused))
     if not paused:
-        transaction.changes.ready.add(stream)
+        transaction.ready.add(stream)
 
 
 def cancel(transaction: Transaction, stream: Stream, id: str, ttl_us: int) -> CancelAnswer:
@@ -71,7 +74,9 @@ def cancel(transaction: Transaction, stream: Stream, id: str, ttl_us: int) -> Ca
         transaction.connection.change(message_statements.ASK_TO_CANCEL, (ttl_us, subject.seq))
         transaction.announce(CancelNotice(stream, id))
         return CancelAnswer.REQUESTED
-    _cancel_all(transaction, [subject], ttl_us)
+    changes = ChangeSet(transaction)
+    changes.cancel(subject, ttl_us)
+    write_changes(transaction, changes)
     return CancelAnswer.REMOVED
 
 
@@ -93,56 +98,57 @@ def purge(
     subjects = [_subject(stream, row, now_us) for row in rows]
     bindings = (found.number, now_us + BRIEF_TTL_US, end_records)
     kept = max(0, end_records - transaction.connection.value(message_statements.COUNT_CANCELLED, bindings))
-    _cancel_all(transaction, subjects[:kept], ttl_us)
-    # Callers in other processes may wait for these messages. They look again within a minute.
-    _cancel_all(transaction, subjects[kept:], min(ttl_us, BRIEF_TTL_US))
+    changes = ChangeSet(transaction)
+    for index, subject in enumerate(subjects):
+        # Callers in other processes may wait for the other messages. They look again within a minute.
+        changes.cancel(subject, ttl_us if index < kept else min(ttl_us, BRIEF_TTL_US))
+    write_changes(transaction, changes)
     return len(subjects)
 
 
 def replay(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
     subjects = _subjects(transaction, stream, ids)
-    dead = {id: subject for id, subject in subjects.items() if subject.place == DEAD}
+    dead = dead_of(subjects)
     if not dead:
         return [ReplayAnswer.GONE] * len(ids)
     number = next(iter(dead.values())).number
-    wanted = [subject.unique_key for subject in dead.values() if subject.unique_key is not None]
-    keys = StreamKeys(transaction, number, wanted)
-    replayed: list[ChangedMessage] = []
-    parked: list[ChangedMessage] = []
-    ordered = stream.kind == "group"
-    pending = PendingChanges(transaction)
-    answers: list[ReplayAnswer] = []
-    for id in ids:
-        subject = dead.pop(id, None)
-        if subject is None:
-            answers.append(ReplayAnswer.GONE)
-        elif subject.unique_key is not None and keys.owner(subject.unique_key) is not None:
-            # In an ordered group the key decides the order: the event waits behind the others of its key.
-            if ordered:
-                parked.append(subject)
-            else:
-                dead[id] = subject  # it stays dead, also when the caller names it again
-            answers.append(ReplayAnswer.REPLAYED if ordered else ReplayAnswer.DUPLICATE)
-        else:
-            if subject.unique_key is not None:
-                if expired := keys.expired_owner(subject.unique_key):
-                    end_expired(pending, stream, number, expired, subject.unique_key, EXPIRED_TTL_US)
-                keys.take(UniqueKey(subject.unique_key), id)
-            replayed.append(subject)
-            answers.append(ReplayAnswer.REPLAYED)
-    pending.write()
+    keys = StreamKeys(transaction, stream, number, keys_of(dead))
+    changes = ChangeSet(transaction)
+    replay = replay_of(changes, keys, dead, ids)
+    write_changes(transaction, changes)
     keys.write()
-    _queue_again(transaction, stream, [*replayed, *parked])
-    _park(transaction, parked)
-    return answers
+    _queue_again(transaction, stream, replay.replayed)
+    _park(transaction, replay.parked)
+    return replay.answers
 
 
 def discard(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> int:
-    dead = [subject for subject in _subjects(transaction, stream, ids).values() if subject.place == DEAD]
+    dead = list(dead_of(_subjects(transaction, stream, ids)).values())
     if dead:
         transaction.connection.change(message_statements.FORGET, (listed(subject.seq for subject in dead),))
         transaction.count(dead[0].number, DEAD, -len(dead))
+        numbers = {subject.constraints for subject in dead if subject.constraints is not None}
+        drop_constraints(transaction.connection, numbers)
     return len(dead)
+
+
+def clean(
+    transaction: Transaction, stream: Stream, ids: Sequence[str], status: JobStatus, ttl_us: int
+) -> int:
+    if status is JobStatus.DEAD:
+        return discard(transaction, stream, ids)
+    changes = ChangeSet(transaction)
+    cleaned = clean_up(changes, _subjects(transaction, stream, ids).values(), status, ttl_us)
+    write_changes(transaction, changes)
+    return cleaned
+
+
+def release_key(transaction: Transaction, stream: Stream, key: str) -> bool:
+    found = transaction.find(stream)
+    if found is None or not owners(transaction.connection, stream, found.number, [key], transaction.now_us):
+        return False
+    transaction.connection.change(message_statements.FREE_KEY, (found.number, key))
+    return True
 
 
 def run_now(transaction: Transaction, stream: Stream, id: str) -> bool:
@@ -155,7 +161,8 @@ def run_now(transaction: Transaction, stream: Stream, id: str) -> bool:
     transaction.connection.change(upkeep_statements.PROMOTE, (listed([subject.seq]), transaction.now_us))
     transaction.count(subject.number, subject.place, -1)
     transaction.count(subject.number, FIRST_PRIORITY, 1)
-    transaction.changes.ready.add(stream)
+    _enter(transaction, [subject])
+    transaction.ready.add(stream)
     return True
 
 
@@ -180,16 +187,17 @@ def _subjects(transaction: Transaction, stream: Stream, ids: Sequence[str]) -> d
 
 
 def _subject(stream: Stream, row: list[Any], now_us: int) -> ChangedMessage:
-    seq, number, place, priority, unique_key, id, expires_us, state = row
+    seq, number, place, priority, unique_key, id, expires_us, state, constraints, child, order_key = row
     expired = has_expired(place, expires_us, state, now_us)
-    return ChangedMessage(seq, stream, number, id, place, priority, unique_key=unique_key, expired=expired)
-
-
-def _cancel_all(transaction: Transaction, subjects: list[ChangedMessage], ttl_us: int) -> None:
-    pending = PendingChanges(transaction)
-    for subject in subjects:
-        pending.end(subject, EXPIRED if subject.expired else CANCELLED, ttl_us=ttl_us)
-    pending.write()
+    return ChangedMessage(
+        *(stream, number, id, place, priority),
+        unique_key=unique_key,
+        expired=expired,
+        seq=seq,
+        constraints=constraints,
+        child=bool(child),
+        order_key=order_key,
+    )
 
 
 def _queue_again(transaction: Transaction, stream: Stream, dead: list[ChangedMessage]) -> None:
@@ -198,7 +206,17 @@ def _queue_again(transaction: Transaction, stream: Stream, dead: list[ChangedMes
         transaction.connection.change(message_statements.REPLAY, (seqs, transaction.now_us))
         transaction.count(dead[0].number, DEAD, -len(dead))
         transaction.count(dead[0].number, FIRST_PRIORITY, len(dead))
-        transaction.changes.ready.add(stream)
+        transaction.ready.add(stream)
+        _enter(transaction, dead)
+
+
+def _enter(transaction: Transaction, subjects: list[ChangedMessage]) -> None:
+    """Jobs with constraints or with a key were queued."""
+    concerned = [each for each in subjects if each.constraints is not None or each.order_key is not None]
+    if concerned:
+        seqs = listed(each.seq for each in concerned)
+        jobs = unlisted(transaction.connection.value(limit_statements.READ_QUEUED, (seqs,)))
+        enter(transaction, concerned[0].number, jobs)
 
 
 def _park(transaction: Transaction, replayed: list[ChangedMessage]) -> None:

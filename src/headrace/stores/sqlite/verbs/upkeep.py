@@ -2,36 +2,34 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
-from headrace.core.messages.job_log import decode_log
-from headrace.core.messages.message import PRODUCER_TTL_US, Stream, TrailEntry
-from headrace.core.messages.outcome import DeadReason
+from headrace.core.messages.message import PRODUCER_TTL_US, Stream
 from headrace.core.records.answers import Promoted, Reclaimed, Recovery
 from headrace.core.records.record import WORKER_TTL_US
 from headrace.core.runtime.clock import SECOND
-from headrace.core.store import CRASH_LIMIT, CRASHED
-from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.rows.lanes import (
-    CANCELLED,
+from headrace.core.store import CRASH_LIMIT
+from headrace.stores.sql.change_set import ChangedMessage, ChangeSet
+from headrace.stores.sql.lanes import (
     FIRST_PRIORITY,
     RETRYING,
-    RETURNED,
     RUNNING,
     SCHEDULED,
-    STATUS,
 )
-from headrace.stores.sqlite.rows.pending_changes import ChangedMessage, PendingChanges
-from headrace.stores.sqlite.statements import upkeep_statements
+from headrace.stores.sql.recovering import recover
+from headrace.stores.sqlite.connection.connection import Connection
+from headrace.stores.sqlite.limits.entering import enter
+from headrace.stores.sqlite.limits.lines import LineTable, due_timer, next_timer_us
+from headrace.stores.sqlite.rows.written_changes import write_changes
+from headrace.stores.sqlite.statements import history_statements, upkeep_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkRows, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, resolve
 from headrace.stores.sqlite.topics.log import write_due
 
-from .claim import readable_state
-
-#: The due time, the number of the message, the row of its stream and its place.
-Due = tuple[int, int, OpenStream, int]
+#: The due time, the number of the message, the row of its stream, its place; then its constraints, its place
+#: after that, its order key and its id.
+Due = tuple[int, int, OpenStream, int, list[Any]]
 
 #: How long the file keeps the name of a worker that has stopped. It may still hold messages.
 NAME_TTL: Final = 86_400 * SECOND
@@ -54,7 +52,9 @@ def restart_leases(transaction: Transaction, streams: Sequence[Stream]) -> None:
         transaction.write_lease(row.number, row.lease.restarted(now_us))
 
 
-def reclaim(transaction: Transaction, streams: Sequence[Stream], limit: int) -> Reclaimed:
+def reclaim(
+    transaction: Transaction, streams: Sequence[Stream], limit: int, crash_limits: Mapping[Stream, int]
+) -> Reclaimed:
     connection, now_us = transaction.connection, transaction.now_us
     rows_by_number = {row.number: row for row in resolve(connection, transaction.namespace, streams)}
     # If the clock was set back: a lease must not last longer than its full length from now.
@@ -63,34 +63,25 @@ def reclaim(transaction: Transaction, streams: Sequence[Stream], limit: int) -> 
         upkeep_statements.READ_OVERDUE, (_overdue(rows_by_number.values(), now_us), limit)
     )
     unpack_state, unpack_log = BulkRows(states), BulkRows(logs)
-    pending = PendingChanges(transaction)
-    recovered: list[Recovery] = []
-    unread: list[int] = []  # the next claim of such a message makes it a dead letter
-    for seq, number, id, task, priority, cancel_us, key, worker, length, log_length in unlisted(rows):
+    changes = ChangeSet(transaction)
+    found = unlisted(rows)
+    recovered: list[Recovery | None] = []
+    for seq, number, id, task, priority, cancel_us, key, worker, *line, length, log_length in found:
         stream = rows_by_number[number].stream
-        subject = ChangedMessage(seq, stream, number, id, RUNNING, priority, 0, cancel_us, key)
-        crash = TrailEntry(now_us, "crashed", worker or "")
-        stored, log = unpack_state.take(length), decode_log(unpack_log.take(log_length))
-        state = readable_state(stored)
-        if state is None:
-            unread.append(seq)
-            transaction.count(number, RUNNING, -1)
-            transaction.count(number, RETURNED, 1)
-            continue
-        state = state.crashed(crash).logged(log)
-        if cancel_us is not None:
-            pending.end(subject, CANCELLED, ttl_us=cancel_us)
-        elif state.crashes >= CRASH_LIMIT:
-            pending.bury(subject, state, DeadReason.CRASHED, CRASHED)
-        else:
-            pending.queue(subject, state, place=None if state.suspect else RETURNED)
-        status = STATUS[subject.place]
-        recovered.append(Recovery(stream, id, task, crash.worker, state.crashes, status))
-    pending.write()
-    if unread:
-        connection.change(upkeep_statements.RETURN_UNREAD, (listed(unread), now_us))
-        transaction.changes.ready.update(streams)
-    return Reclaimed(tuple(recovered), more=len(recovered) + len(unread) == limit)
+        constraints, child, order_key = line
+        subject = ChangedMessage(
+            *(stream, number, id, RUNNING, priority, 0, cancel_us, key, seq),
+            constraints=constraints,
+            child=bool(child),
+            order_key=order_key,
+        )
+        state, log = unpack_state.take(length), unpack_log.take(log_length)
+        most = crash_limits.get(stream, CRASH_LIMIT)
+        recovered.append(
+            recover(changes, subject, task, worker=worker or "", state=state, log=log, crash_limit=most)
+        )
+    write_changes(transaction, changes)
+    return Reclaimed(tuple(filter(None, recovered)), more=len(found) == limit)
 
 
 def reclaimed(answers: Sequence[Reclaimed], stepped_us: int) -> Reclaimed:
@@ -106,11 +97,15 @@ def _overdue(rows: Iterable[OpenStream], now_us: int) -> str:
 # --- due times --------------------------------------------------------------------------------------------
 
 
-def next_due(connection: Connection, namespace: str, streams: Sequence[Stream]) -> int | None:
-    """When the next scheduled or retrying message is due."""
-    numbers = [row.number for row in resolve(connection, namespace, streams)]
+def next_due(connection: Connection, namespace: str, streams: Sequence[Stream], now_us: int) -> int | None:
+    """When the next scheduled or retrying message is due, or tokens are looked for."""
+    rows = resolve(connection, namespace, streams)
+    numbers = [row.number for row in rows]
     due_us: int | None = connection.value(upkeep_statements.NEXT_DUE, (listed(numbers),))
-    return due_us
+    if not any(row.held_lines for row in rows):
+        return due_us
+    timer_us = now_us if due_timer(connection, namespace, now_us) else next_timer_us(connection, namespace)
+    return min((time for time in (due_us, timer_us) if time is not None), default=None)
 
 
 def promoted(count: int, due_us: int | None, now_us: int) -> Promoted:
@@ -126,27 +121,32 @@ def all_promoted(answers: Sequence[Promoted]) -> Promoted:
 def promote(transaction: Transaction, streams: Sequence[Stream], limit: int) -> Promoted:
     connection, now_us = transaction.connection, transaction.now_us
     due: list[Due] = []
-    for row in resolve(connection, transaction.namespace, streams):
+    rows = resolve(connection, transaction.namespace, streams)
+    for row in rows:
         for place in (SCHEDULED, RETRYING):
             found = connection.value(upkeep_statements.FIND_DUE, (row.number, place, now_us, limit))
-            due += [(at_us, seq, row, place) for at_us, seq in unlisted(found)]
+            due += [(at_us, seq, row, place, more) for at_us, seq, *more in unlisted(found)]
     due = sorted(due, key=lambda each: each[:2])[:limit]
     _write_to_logs(transaction, due)
     queued = [each for each in due if each[2].stream.kind != "topic"]
     if queued:
-        connection.change(upkeep_statements.PROMOTE, (listed(seq for _, seq, _, _ in queued), now_us))
-    for _, _, row, place in queued:
+        connection.change(upkeep_statements.PROMOTE, (listed(seq for _, seq, *_ in queued), now_us))
+    for _, _, row, place, _ in queued:
         transaction.count(row.number, place, -1)
         transaction.count(row.number, FIRST_PRIORITY, 1)
-        transaction.changes.ready.add(row.stream)
-    return promoted(len(due), next_due(connection, transaction.namespace, streams), now_us)
+        transaction.ready.add(row.stream)
+    for row in dict.fromkeys(row for _, _, row, _, _ in queued):
+        enter(transaction, row.number, [(seq, *more) for _, seq, of, _, more in queued if of is row])
+    if any(row.held_lines for row in rows):
+        LineTable(transaction).look()
+    return promoted(len(due), next_due(connection, transaction.namespace, streams, now_us), now_us)
 
 
 def _write_to_logs(transaction: Transaction, due: list[Due]) -> None:
     """Write due events to the logs of their topics."""
-    for topic in dict.fromkeys(row.stream for _, _, row, _ in due):
+    for topic in dict.fromkeys(row.stream for _, _, row, *_ in due):
         if topic.kind == "topic":
-            seqs = [seq for _, seq, row, _ in due if row.stream == topic]
+            seqs = [seq for _, seq, row, *_ in due if row.stream == topic]
             write_due(transaction, topic, seqs)
 
 
@@ -165,6 +165,8 @@ def prune(transaction: Transaction, limit: int) -> int:
         (upkeep_statements.PRUNE_KEYS, now_us),
         (upkeep_statements.PRUNE_PRODUCERS, now_us - PRODUCER_TTL_US),
         (upkeep_statements.PRUNE_WORKERS, now_us - WORKER_TTL_US),
+        (upkeep_statements.PRUNE_BUDGETS, now_us),
+        (history_statements.PRUNE, now_us),
     )
     pruned = 0
     for statement, until_us in steps:

@@ -6,12 +6,20 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.messages.message import Stream
+from headrace.core.moving.seal import shown_target
 from headrace.core.records.control import ControlState
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
 from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.stores.sql.limits.budgets import figures_of
 from headrace.stores.sqlite.connection.connection import Connection
-from headrace.stores.sqlite.statements import stream_statements, upkeep_statements
+from headrace.stores.sqlite.statements import (
+    limit_statements,
+    moving_statements,
+    stream_statements,
+    upkeep_statements,
+)
 from headrace.stores.sqlite.statements.bulk_binding import listed
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -29,6 +37,10 @@ def beat(transaction: Transaction, worker: WorkerInfo, streams: Sequence[Stream]
             Stream(*row) for row in connection.rows(stream_statements.LIST_PAUSED, (namespace,))
         ),
         leases={Stream(kind, name): lease_us for kind, name, lease_us in leases},
+        moved_to=shown_target(connection.value(moving_statements.READ_SEAL, (namespace,))),
+        paused_tasks=paused_tasks(
+            figures_of(stored) for (stored,) in connection.rows(limit_statements.LIST_PAUSES, (namespace,))
+        ),
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from headrace.core.limits.limiting import Limiting
 from headrace.testing.contract.under_test import StoreUnderTest
 
 from .orders import Orders
@@ -23,6 +24,13 @@ def only_where_it_holds(store_under_test: StoreUnderTest, request: pytest.Fixtur
     whole = request.node.get_closest_marker("whole")
     if whole is not None and store_under_test.parts > 1:
         pytest.skip(f"not for a stream that is split into parts: {whole.args[0]}")
+
+
+@pytest.fixture
+def limiting(stand: Stand) -> None:
+    """A test that uses it is about limits, tenants or ordered jobs."""
+    if not isinstance(stand.backend.store, Limiting):
+        pytest.skip("limits, tenants and ordered jobs are a capability: it is not Limiting")
 
 
 @pytest.fixture

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Final
 
 import pytest
 
 from headrace.core.messages.claim import Claim
+from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import (
     FRESH,
@@ -36,7 +37,7 @@ from headrace.core.messages.outcome import (
 from headrace.core.records.answers import Answer, Promoted, Recovery, Renewal
 from headrace.core.records.record import Counts, JobStatus, Record, WorkerInfo
 from headrace.core.runtime.clock import MovableClock, microseconds
-from headrace.core.store import PartitionedStore
+from headrace.core.store import NO_CRASH_LIMITS, PartitionedStore
 from headrace.core.topics.topic import BEGINNING
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.under_test import StoreUnderTest
@@ -158,6 +159,8 @@ class Stand:
         lifetime: float = 0,
         unique: UniqueKey | None = None,
         child: bool = False,
+        key: str = "",
+        constraints: Constraints | None = None,
     ) -> Message:
         return Message(
             id or new_id(),
@@ -169,6 +172,8 @@ class Stand:
             lifetime_us=microseconds(lifetime),
             unique=unique,
             child=child,
+            key=key,
+            constraints=constraints,
         )
 
     def batch(
@@ -199,6 +204,8 @@ class Stand:
         lifetime: float = 0,
         unique: UniqueKey | None = None,
         child: bool = False,
+        key: str = "",
+        constraints: Constraints | None = None,
     ) -> str:
         """Append one message that is accepted, and give its id."""
         message = self.message(
@@ -210,6 +217,8 @@ class Stand:
             lifetime=lifetime,
             unique=unique,
             child=child,
+            key=key,
+            constraints=constraints,
         )
         assert await self.append(message, source=source) == [Answer(message.id)]
         return message.id
@@ -224,6 +233,7 @@ class Stand:
         consumer: str = "worker-1",
         suspects: int = 100,
         children: int | None = None,
+        constrained: int | None = None,
         wait: float = 0,
         by: StreamRouter | PartitionedStore | None = None,
     ) -> list[Claim]:
@@ -233,6 +243,7 @@ class Stand:
             limit=limit,
             suspects=suspects,
             children=children,
+            constrained=constrained,
             wait=wait,
         )
 
@@ -276,21 +287,29 @@ class Stand:
 
     # --- upkeep ------------------------------------------------------------------------------------------
 
-    async def reclaim(self, *, limit: int = 100, sources: Sequence[Stream] = ()) -> list[Recovery]:
+    async def reclaim(
+        self,
+        *,
+        limit: int = 100,
+        sources: Sequence[Stream] = (),
+        crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
+    ) -> list[Recovery]:
         """Steps of `limit` until the scan has come round."""
         recovered: list[Recovery] = []
         for _ in range(1000):
-            step = await self.backend.reclaim(sources or [self.stream], limit=limit)
+            step = await self.backend.reclaim(
+                sources or [self.stream], limit=limit, crash_limits=crash_limits
+            )
             assert len(step.recovered) <= limit
             recovered += step.recovered
             if not step.more:
                 return recovered
         raise AssertionError("reclaim never came round")
 
-    async def lose(self, claim: Claim) -> Recovery:
+    async def lose(self, claim: Claim, crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS) -> Recovery:
         """Let the lease of the only claim run out and have it reclaimed."""
         await self.advance(LEASE + 1)
-        (recovery,) = await self.reclaim()
+        (recovery,) = await self.reclaim(crash_limits=crash_limits)
         assert recovery.id == claim.id
         return recovery
 

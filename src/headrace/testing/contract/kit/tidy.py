@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+from headrace.core.history.recording import Recording, RingLimits
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.answers import DeadFilter
 from headrace.core.records.record import JobStatus
+from headrace.core.store import Store
 from headrace.core.topics.topic import TopicRules
 from headrace.engine.streams import StreamRouter
 
@@ -23,6 +25,8 @@ async def check_that_nothing_is_left(stand: Stand) -> None:
     await stand.advance(LATER)
     for stream in streams:
         await (_empty_topic if stream.kind == "topic" else _end_all)(backend, stream)
+    for stream in await backend.store.streams():
+        await _forget_history(backend.store, stream)
     await _forget(stand, backend)
     for stream in streams:
         counts = await backend.counts(stream)
@@ -40,6 +44,11 @@ async def _end_all(backend: StreamRouter, stream: Stream) -> None:
         pass
     while letters := list(await backend.dead_letters(stream, only=DeadFilter())):
         await backend.discard(stream, [letter.id for letter in letters])
+
+
+async def _forget_history(store: Store, stream: Stream) -> None:
+    while isinstance(store, Recording) and (await store.history(stream)).items:
+        await store.record_history(stream, [], RingLimits(entries=0))
 
 
 async def _empty_topic(backend: StreamRouter, topic: Stream) -> None:

@@ -73,11 +73,12 @@ class Settle:
     change: Literal["failed", "crashed", "released", "snoozed", "nothing"] = "nothing"
     seconds: int = 0
     value: bytes | None = None
+    forwards: int = 0
 
     def play(self, pair: Pair) -> None:
         if hand_outs := pair.lost() if self.late else pair.busy(self.stream, self.process):
             hand_out = chosen(hand_outs, self.choice)
-            pair.settle(hand_out, self._outcome(hand_out.claim.state), self.process)
+            pair.settle(hand_out, self._outcome(hand_out.claim.state), self.process, self.forwards)
 
     def _outcome(self, state: State) -> Outcome:
         span_us = microseconds(self.seconds)
@@ -122,6 +123,23 @@ class Renew:
         renewed += renewed[:1]
         answers = pair.run(pair.stand.renew(*[each.claim for each in renewed]))
         assert answers == [pair.streams[each.stream].renew(each.claim.id, each.number) for each in renewed]
+
+
+@dataclass(frozen=True)
+class RelayBatch:
+    """Take a batch from the outbox, and hand it on, all but some of it; or leave it to others."""
+
+    stream: Stream
+    process: int
+    limit: int
+    hands_on: bool
+    kept: tuple[int, ...]
+
+    def play(self, pair: Pair) -> None:
+        batch = pair.take_outgoing(self.stream, self.process, self.limit)
+        if batch is not None and self.hands_on:
+            pair.hand_on(batch, self.process, [each for each in self.kept if each < len(batch.entries)])
+        pair.compare_outboxes()
 
 
 # --- time and upkeep --------------------------------------------------------------------------------------
@@ -213,6 +231,10 @@ delays = st.sampled_from([0, 0, 0, 10, 20])
 mostly, seldom = st.sampled_from([True, True, True, False]), st.sampled_from([False, False, False, True])
 
 
+forwarded = st.sampled_from([0, 0, 0, 1, 2])
+kept = st.sampled_from([(), (), (0,), (1, 0)])
+
+
 def common(streams: st.SearchStrategy[Stream]) -> list[tuple[int, st.SearchStrategy[Action[Pair]]]]:
     """Actions that are drawn in the same way for queues and for groups."""
     return [
@@ -222,6 +244,7 @@ def common(streams: st.SearchStrategy[Stream]) -> list[tuple[int, st.SearchStrat
         (3, st.builds(Reclaim, st.sampled_from([0, 10, 40]))),
         (2, st.builds(Replay, streams, processes, choices, choices)),
         (1, st.builds(Discard, streams, processes, choices, choices)),
+        (2, st.builds(RelayBatch, streams, processes, st.integers(1, 3), mostly, kept)),
     ]
 
 
@@ -236,9 +259,16 @@ def settlements(
     again = st.sampled_from(["retry", "snoozed", "released"])
     over = st.sampled_from(["dead", "cancelled", "expired"])
     return st.one_of(
-        st.builds(Settle, *what, st.just("done"), seconds=st.sampled_from(marks), value=values),
-        st.builds(Settle, *what, again, change=st.sampled_from(changes), seconds=delays),
-        st.builds(Settle, *what, over, seconds=st.sampled_from(marks)),
+        st.builds(
+            Settle,
+            *what,
+            st.just("done"),
+            seconds=st.sampled_from(marks),
+            value=values,
+            forwards=forwarded,
+        ),
+        st.builds(Settle, *what, again, change=st.sampled_from(changes), seconds=delays, forwards=forwarded),
+        st.builds(Settle, *what, over, seconds=st.sampled_from(marks), forwards=forwarded),
     )
 
 

@@ -147,8 +147,15 @@ messages = st.builds(
     lifetime_us=st.sampled_from([0, microseconds(60)]),
     unique=unique_keys,
 )
+replacing = messages.map(
+    lambda message: msgspec.structs.replace(
+        message, unique=UniqueKey("key", "started"), on_duplicate="replace"
+    )
+)
 #: Of one batch no two are due later at the same moment: their order would be open.
-batches = st.lists(messages, min_size=1, max_size=4, unique_by=lambda message: message.delay_us or object())
+batches = st.lists(
+    messages | replacing, min_size=1, max_size=4, unique_by=lambda message: message.delay_us or object()
+)
 
 work = st.just(WORK)
 settled = settlements(work, ["failed", "crashed", "released", "nothing"], MARKS, st.none() | bodies)

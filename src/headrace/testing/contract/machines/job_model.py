@@ -5,6 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+import msgspec
+
+from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.message import EXPIRED_TTL_US, Batch, Message, UniqueKey
 from headrace.core.messages.outcome import (
     Cancelled,
@@ -49,6 +52,9 @@ class ModelJob(ModelMessage):
     due: int = 0
     turn: int = 0  # the order in which messages got their due time
     place: Place = ("", 0)
+    key: str = ""
+    constraints: Constraints | None = None
+    parked: bool = False  # an earlier one holds its key
 
     @property
     def waits_for_its_time(self) -> bool:
@@ -128,24 +134,47 @@ class JobModel(StreamModel[ModelJob]):
     def _append(self, message: Message, limit: int | None) -> Answer:
         if self.status(message.id) is not JobStatus.UNKNOWN:
             return Answer(message.id, "duplicate")
-        if message.unique and (owner := self._owner(message.unique)):
+        replaced = self._replaceable(message)
+        if message.unique and message.on_duplicate == "keep" and (owner := self._owner(message.unique)):
             return Answer(owner, "duplicate")
         expired = self._expired_owner(message.unique)
         waiting = self.count(JobStatus.QUEUED) + self.count(JobStatus.SCHEDULED)
-        if expired and expired.status is not JobStatus.RETRYING:
+        leaving = expired or replaced
+        if leaving and leaving.status is not JobStatus.RETRYING:
             waiting -= 1
         if limit is not None and waiting >= limit:
             return Answer(message.id, "full")
         if expired:
             self._end(expired, JobStatus.EXPIRED, message.expired_ttl_us)
+        if replaced:
+            del self.messages[replaced.id]
+            self._parted(replaced)
+            if not message.fresh:
+                until = self.now + message.expired_ttl_us // SECOND
+                self._marks[message.id] = Mark(JobStatus.CANCELLED, until)
+            self._add(msgspec.structs.replace(message, id=replaced.id))
+            return Answer(replaced.id, "replaced")
+        self._add(message)
+        return Answer(message.id)
+
+    def _replaceable(self, message: Message) -> ModelJob | None:
+        """The job that waits and holds the key of a message that replaces."""
+        if message.unique is None or message.on_duplicate != "replace":
+            return None
+        job = self.messages.get(self._owner(message.unique) or "")
+        if job is None or job.unique is None or job.status in (JobStatus.RUNNING, JobStatus.DEAD):
+            return None
+        return job
+
+    def _add(self, message: Message) -> None:
         delay, lifetime = message.delay_us // SECOND, message.lifetime_us // SECOND
         expires = self.now + delay + lifetime if lifetime else None
         job = ModelJob(message.id, message.body, message.priority, message.unique, expires)
+        job.key, job.constraints = message.key, message.constraints
         self.messages[job.id] = job
         if job.unique:
             self._take_key(job.unique, job.id)
         self._wait_or_queue(job, JobStatus.SCHEDULED, delay)
-        return Answer(job.id)
 
     # --- out and back ------------------------------------------------------------------------------------
 
@@ -304,11 +333,16 @@ class JobModel(StreamModel[ModelJob]):
         job.status, job.holder = JobStatus.DEAD, None
         self.dead.append(job.id)
         self._release_key(job)
+        self._parted(job)
 
     def _end(self, job: ModelJob, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
         self._release_key(job, expired=status is JobStatus.EXPIRED)
         del self.messages[job.id]
         self._marks[job.id] = Mark(status, self.now + ttl_us // SECOND, result)
+        self._parted(job)
+
+    def _parted(self, job: ModelJob) -> None:
+        """A message has ended, or another one took its place."""
 
     # --- unique keys -------------------------------------------------------------------------------------
 

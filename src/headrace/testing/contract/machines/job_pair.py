@@ -20,10 +20,10 @@ TOLERANCE_US: Final = 10 * SECOND
 
 
 class JobPair(Pair):
-    def __init__(self, store: StoreUnderTest, clock: MovableClock) -> None:
+    def __init__(self, store: StoreUnderTest, clock: MovableClock, model: type[JobModel] = JobModel) -> None:
         super().__init__(store, clock)
         self._start_us = clock.now_us()
-        self.model = JobModel(self.clock)
+        self.model = model(self.clock)
         self.last_batches: dict[int, Batch] = {}
 
     @property
@@ -46,10 +46,7 @@ class JobPair(Pair):
     def promote(self, process: int, limit: int) -> None:
         promoted = self.run(self.backends[process].promote([WORK], limit=limit))
         assert promoted.count == self.model.promote(limit)
-        next_due = self.model.next_due()
-        assert (promoted.next_in_us is None) == (next_due is None)
-        if promoted.next_in_us is not None and next_due is not None:
-            assert abs(promoted.next_in_us - microseconds(next_due)) < TOLERANCE_US
+        self._compare_next(promoted.next_in_us)
 
     def reclaim(self) -> None:
         self.model.next_moment()
@@ -76,6 +73,12 @@ class JobPair(Pair):
         assert counts.due == len(model.due())
         assert counts.paused == model.paused
         assert bool(counts.oldest_us) == bool(counts.queued)
+
+    def _compare_next(self, next_in_us: int | None) -> None:
+        next_due = self.model.next_due()
+        assert (next_in_us is None) == (next_due is None)
+        if next_in_us is not None and next_due is not None:
+            assert abs(next_in_us - microseconds(next_due)) < TOLERANCE_US
 
     def _compare_records(self) -> None:
         for id in IDS:

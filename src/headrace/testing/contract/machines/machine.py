@@ -26,7 +26,7 @@ P = TypeVar("P", bound=Pair)
 lengths = pytest.mark.parametrize(
     "examples",
     [
-        pytest.param(settings(max_examples=30, phases=[Phase.generate], deadline=None), id="few"),
+        pytest.param(settings(max_examples=20, phases=[Phase.generate], deadline=None), id="few"),
         pytest.param(settings(deadline=None), id="many", marks=pytest.mark.more),
     ],
 )

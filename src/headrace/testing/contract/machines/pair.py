@@ -7,22 +7,29 @@ from __future__ import annotations
 
 import asyncio
 from abc import ABC, abstractmethod
-from collections.abc import Coroutine, Mapping
+from collections import defaultdict
+from collections.abc import Coroutine, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any, TypeVar
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
-from headrace.core.messages.outcome import Outcome, Settlement
-from headrace.core.runtime.clock import MovableClock
+from headrace.core.messages.outcome import Outcome, Settlement, Verdict
+from headrace.core.messages.outgoing import Outgoing, decode_outgoing
+from headrace.core.outbox.outbox import OutgoingBatch
+from headrace.core.runtime.clock import MovableClock, microseconds
 from headrace.testing.contract.kit.stand import Stand, dead
 from headrace.testing.contract.kit.tidy import check_that_nothing_is_left
 from headrace.testing.contract.under_test import StoreUnderTest
 
 from .model import ModelClock, StreamModel
+from .outbox_model import HOLD, OutboxModel
 
 T = TypeVar("T")
+
+#: The stream that messages are forwarded to. No relay appends them there.
+MAILS = Stream("queue", "mails")
 
 
 @dataclass(frozen=True)
@@ -43,11 +50,13 @@ class Pair(ABC):
         self.clock = ModelClock()
         self.stand = Stand(store, clock)
         self.hand_outs: list[HandOut] = []  # the latest last
+        self.outboxes: defaultdict[Stream, OutboxModel] = defaultdict(lambda: OutboxModel(self.clock))
         self.run(self.stand.open())
         self.backends = [self.stand.backend, self.run(self.stand.other())]
 
     def close(self) -> None:
         try:
+            self.empty_outboxes()
             self.run(check_that_nothing_is_left(self.stand))
             self.run(self.stand.close())
         finally:
@@ -115,9 +124,42 @@ class Pair(ABC):
             self.claim(stream, process, limit=1, suspects=1)
         return self.held(stream)
 
-    def settle(self, hand_out: HandOut, outcome: Outcome, process: int) -> None:
-        (verdict,) = self.run(self.backends[process].settle([Settlement(hand_out.claim, outcome)]))
+    def settle(self, hand_out: HandOut, outcome: Outcome, process: int, forwards: int = 0) -> None:
+        """Settle a claim, which forwards so many messages."""
+        ids = [f"forwarded-{self.next_number()}" for _ in range(forwards)]
+        outgoing = tuple(Outgoing(MAILS, self.stand.message(id)) for id in ids)
+        settlement = Settlement(hand_out.claim, outcome, outgoing)
+        (verdict,) = self.run(self.backends[process].settle([settlement]))
         assert verdict == self.streams[hand_out.stream].settle(hand_out.claim.id, hand_out.number, outcome)
+        if verdict is Verdict.KEPT:
+            self.outboxes[hand_out.stream].entries += ids
+
+    # --- outboxes ----------------------------------------------------------------------------------------
+
+    def take_outgoing(self, stream: Stream, process: int, limit: int) -> OutgoingBatch | None:
+        """The batch that a relay of this process gets, compared with the model."""
+        relay, hold_us = f"relay-{process}", microseconds(HOLD)
+        batches = self.run(
+            self.backends[process].take_outgoing([stream], relay=relay, limit=limit, hold_us=hold_us)
+        )
+        found = [decode_outgoing(entry.content).message.id for batch in batches for entry in batch.entries]
+        assert found == self.outboxes[stream].take(relay, limit)
+        return batches[0] if batches else None
+
+    def hand_on(self, batch: OutgoingBatch, process: int, kept: Sequence[int] = ()) -> None:
+        assert batch.origin is not None
+        self.run(self.backends[process].hand_on(batch, kept=kept))
+        self.outboxes[batch.origin].hand_on(kept)
+
+    def compare_outboxes(self) -> None:
+        found = {record.origin: record.waiting for record in self.run(self.backends[1].outboxes())}
+        assert found == {stream: len(each.entries) for stream, each in self.outboxes.items() if each.entries}
+
+    def empty_outboxes(self) -> None:
+        self.wait(2 * HOLD)
+        for stream in list(self.outboxes):
+            while batch := self.take_outgoing(stream, 0, limit=100):
+                self.hand_on(batch, 0)
 
     def bury(self, stream: Stream, process: int) -> list[str]:
         """The dead letters of a stream. Where there is none, what is held dies."""

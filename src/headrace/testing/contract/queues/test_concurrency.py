@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from itertools import pairwise
 
 import pytest
 
@@ -13,6 +14,7 @@ from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, kept, queue_and_group, retry
+from headrace.testing.contract.kit.waits import started
 
 
 async def _processes(stand: Stand, count: int = 4) -> list[StreamRouter]:
@@ -182,3 +184,14 @@ async def test_work_that_flows_through_several_processes_is_done_exactly_once(st
     await asyncio.wait_for(asyncio.gather(*map(produce, range(3)), *map(work, range(3))), 30)
     assert len(done) == 150
     assert set(done.values()) == {1}
+
+
+async def test_a_cancelled_look_leaves_its_answer_to_no_other(stand: Stand) -> None:
+    ids = [await stand.add() for _ in range(10)]
+    for cancelled, id in pairwise(ids):
+        looking = await started(stand.backend.get(stand.stream, cancelled))
+        looking.cancel()
+        record = await stand.backend.get(stand.stream, id)
+        assert record is not None
+        assert record.id == id
+        await asyncio.wait([looking])

@@ -85,6 +85,9 @@ async def test_all_waiters_of_a_message_are_woken(stand: Stand) -> None:
     other = await stand.other()
     waiting = [await _start_waiting(stand, claim.id) for _ in range(3)]
     waiting.append(await started(other.wait_for_end(stand.stream, claim.id, LONG)))
+    for _ in range(3):
+        # After a few answers over the same connections, all of them are known to wait.
+        assert [await backend.get(stand.stream, claim.id) for backend in (stand.backend, other)]
     await stand.settle(claim, kept(b"42"))
     records = await asyncio.wait_for(asyncio.gather(*waiting), SOON)
     assert [record and record.result for record in records] == [b"42"] * 4

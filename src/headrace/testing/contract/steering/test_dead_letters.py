@@ -298,3 +298,29 @@ async def _one_dead(stand: Stand) -> str:
 
 async def _dead_ids(stand: Stand, only: DeadFilter = ANY) -> list[str]:
     return [letter.id for letter in await stand.backend.dead_letters(stand.stream, only=only)]
+
+
+async def test_the_oldest_dead_letters_come_first_with_their_ages(stand: Stand) -> None:
+    assert await stand.backend.oldest_dead(stand.stream, limit=10) == []
+    ids = []
+    for _ in range(4):
+        claim = await stand.running()
+        await stand.die(claim)
+        ids.append(claim.id)
+        await stand.advance(10)
+    oldest = await stand.backend.oldest_dead(stand.stream, limit=3)
+    assert [each.id for each in oldest] == ids[:3]
+    assert [round(each.age_us / SECOND, -1) for each in oldest] == [40, 30, 20]
+    await stand.backend.discard(stand.stream, ids[:2])
+    assert [each.id for each in await stand.backend.oldest_dead(stand.stream, limit=10)] == ids[2:]
+
+
+async def test_a_replayed_dead_letter_that_dies_again_is_the_youngest(stand: Stand) -> None:
+    claims = [await stand.running() for _ in range(2)]
+    for claim in claims:
+        await stand.die(claim)
+        await stand.advance(10)
+    first, second = [claim.id for claim in claims]
+    await stand.backend.replay(stand.stream, [first])
+    await stand.die(await stand.claim_one(first))
+    assert [each.id for each in await stand.backend.oldest_dead(stand.stream, limit=10)] == [second, first]

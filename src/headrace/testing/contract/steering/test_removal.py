@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import establish, remove
 from headrace.core.topics.topic import BEGINNING, TopicRules
 from headrace.testing.contract.kit.orders import Orders
 from headrace.testing.contract.kit.stand import HOUR_US, Stand
+from headrace.testing.contract.unique_keys.kinds import ELAPSED
 
 pytestmark = pytest.mark.whole("parts are removed by the store's own rules")
 
@@ -74,6 +76,15 @@ async def test_a_removed_queue_is_not_paused_any_more(stand: Stand) -> None:
     await stand.backend.pause(stand.stream, paused=True)
     assert await stand.backend.remove_stream(stand.stream)
     assert not (await stand.backend.counts(stand.stream)).paused
+
+
+async def test_a_removed_queue_knows_no_id_and_holds_no_unique_key(stand: Stand) -> None:
+    claim = await stand.running(unique=ELAPSED)
+    await stand.settle_done(claim, value=b"42")
+    assert await stand.backend.remove_stream(stand.stream)
+    await stand.backend.declare_stream(stand.source, 30 * SECOND)
+    assert await stand.status(claim.id) is JobStatus.UNKNOWN
+    await stand.add(claim.id, unique=ELAPSED)
 
 
 async def test_a_topic_with_events_or_groups_stays(orders: Orders) -> None:

@@ -94,6 +94,20 @@ async def test_several_stuck_keys_go_on_in_their_order(orders: Orders, group: St
     assert await orders.finish(group) == [id for id in ids if id[0] == "d"]
 
 
+async def test_a_key_that_catches_up_brings_no_event_of_another_again(orders: Orders, group: Stream) -> None:
+    """What is read for one key has events of another that were handled before that one was stuck."""
+    running = await stick(orders, group, *MANY)
+    await orders.publish("early", key="b")
+    await orders.done(await orders.claim(group))
+    await orders.publish("late", key="a")
+    others = [f"b-{number:04}" for number in range(PARKED_OF_KEY + 60)]
+    other = await stick(orders, group, *others, key="b")
+    await orders.done([running])
+    assert await orders.finish(group) == [*MANY, "late"]
+    await orders.done([other])
+    assert await orders.finish(group) == others
+
+
 async def test_a_key_that_has_caught_up_is_as_any_other(orders: Orders, group: Stream) -> None:
     running = await stick(orders, group, *MANY)
     await orders.done([running])

@@ -94,12 +94,6 @@ async def test_priorities_are_not_for_topics(orders: Orders) -> None:
     assert await orders.claim_ids(group) == ["a", "b"]
 
 
-async def test_limits_are_not_for_topics(orders: Orders) -> None:
-    events = [orders.event() for _ in range(3)]
-    answers = await orders.backend.append(orders.stand.batch(*events, source=orders.source, limit=1))
-    assert [answer.verdict for answer in answers] == ["accepted"] * 3
-
-
 async def test_an_id_that_was_handled_may_be_published_again(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")

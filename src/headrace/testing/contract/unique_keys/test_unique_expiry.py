@@ -101,6 +101,14 @@ async def test_an_expired_owner_makes_room_for_the_next_message(stand: Stand) ->
     assert await stand.append(first, second, limit=1) == [Answer(first.id), Answer(second.id, "full")]
 
 
+@pytest.mark.whole("a message with a key is in the part of its key")
+async def test_the_id_of_an_expired_owner_stays_known_in_the_batch_that_takes_its_key(stand: Stand) -> None:
+    owner = await _expired(stand, FINISHED)
+    following, repeated = stand.message(unique=FINISHED), stand.message(owner)
+    answers = await stand.backend.append(stand.batch(following, repeated))
+    assert [answer.verdict for answer in answers] == ["accepted", "duplicate"]
+
+
 @pytest.mark.whole("a limit holds for each part")
 async def test_a_message_that_is_refused_because_it_is_full_leaves_the_expired_owner(stand: Stand) -> None:
     owner = await _expired(stand, FINISHED)

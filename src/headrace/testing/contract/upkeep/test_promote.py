@@ -28,6 +28,13 @@ async def test_nothing_is_promoted_before_it_is_due(stand: Stand) -> None:
     assert await stand.status(id) is JobStatus.SCHEDULED
 
 
+async def test_beside_one_that_is_due_none_is_promoted_before_its_time(stand: Stand) -> None:
+    due, early = await stand.add(delay=10), await stand.add(delay=40)
+    await stand.advance(11)
+    assert (await stand.promote()).count == 1
+    assert [await stand.status(id) for id in (due, early)] == [JobStatus.QUEUED, JobStatus.SCHEDULED]
+
+
 async def test_what_is_due_is_queued(stand: Stand) -> None:
     id = await stand.add(delay=10)
     await stand.advance(11)
@@ -144,6 +151,15 @@ async def test_the_limit_of_a_promotion_holds_over_all_sources(stand: Stand) -> 
     await stand.advance(11)
     assert await stand.promote(sources=sources, limit=4) == Promoted(4, 0)
     assert await stand.promote(sources=sources, limit=4) == Promoted(2, None)
+
+
+async def test_the_limit_of_a_promotion_holds_over_scheduled_and_retrying_messages(stand: Stand) -> None:
+    for _ in range(3):
+        await stand.retry(await stand.running(), delay=10)
+    await stand.append(*[stand.message(delay=10) for _ in range(3)])
+    await stand.advance(11)
+    assert await stand.promote(limit=4) == Promoted(4, 0)
+    assert await stand.promote(limit=4) == Promoted(2, None)
 
 
 async def test_a_cancelled_message_is_not_promoted(stand: Stand) -> None:

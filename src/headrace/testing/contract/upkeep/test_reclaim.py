@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from headrace.core.messages.message import FRESH, LOW, Stream, TrailEntry
 from headrace.core.messages.outcome import Done, Released, Verdict
 from headrace.core.records.answers import Reclaimed, Renewal
@@ -83,6 +85,25 @@ async def test_at_the_crash_limit_a_message_is_dead_without_running(stand: Stand
     assert record.state.crashes == CRASH_LIMIT
     assert len(record.state.trail) == CRASH_LIMIT
     assert (await stand.counts()).dead == 1
+
+
+@pytest.mark.parametrize("most", [1, 2, 5])
+async def test_a_stream_may_have_another_crash_limit(stand: Stand, most: int) -> None:
+    id = await stand.add(body=b"poison")
+    for _ in range(most - 1):
+        recovery = await stand.lose(await stand.claim_one(id), {stand.stream: most})
+        assert recovery.status is JobStatus.QUEUED
+    recovery = await stand.lose(await stand.claim_one(id), {stand.stream: most})
+    assert (recovery.status, recovery.crashes) == (JobStatus.DEAD, most)
+    failure = (await stand.look(id)).failure
+    assert failure is not None
+    assert f"{most} times" in failure.error
+
+
+async def test_the_crash_limit_of_another_stream_does_not_count(stand: Stand) -> None:
+    id = await stand.add()
+    recovery = await stand.lose(await stand.claim_one(id), {Stream("queue", "other"): 1})
+    assert recovery.status is JobStatus.QUEUED
 
 
 async def test_crashes_of_child_processes_count_towards_the_limit(stand: Stand) -> None:

@@ -1,15 +1,18 @@
 -- Stores the messages of a batch, in order. Refused whole when the server has no memory left: nothing but
 -- commands that need memory comes first.
 --
--- requires: queue message place queueing counting batch
+-- requires: queue message place queueing counting moved batch
 -- keys:     those of the queue
 -- args:     those of shared/batch.lua · limit, or -1 · what the messages are:
 --             f: fresh, of one task, without options; then task, and for each message: id · body
 --             1: all ids are different and no message has options, or 0: anything; then for each message: id ·
---             task · body · options, empty or 'priority child delay due lifetime kind window ttl key' (child: 1 or
---             0; kind: f, s, e or - of the unique key; ttl: microseconds for which the end record of an
---             expired owner stays), which needs append_unique.lua when there is a key
--- answers:  three for each message that was not accepted: its index from 0 · d or f · the id that is stored
+--             task · body · options, empty or 'priority child delay due lifetime kind window ttl order constraints
+--             key' (child: 1 or 0; kind: f, s, e or - of the unique key, r or R of a message that replaces, see
+--             append_replacing.lua; ttl: microseconds for which the end record of an expired owner stays; order and
+--             constraints: their bytes in front of the unique key, or -), which needs append_unique.lua when there is
+--             a key, append_limited.lua when there are constraints or an order key, and append_replacing.lua when
+--             one replaces
+-- answers:  three for each message that was not accepted: its index from 0 · d, r or f · the id that is stored
 local limit, SHAPE, FIRST, WIDTH = tonumber(ARGV[8]), ARGV[9], 10, 4
 local count = (#ARGV - FIRST + 1) / WIDTH
 
@@ -84,7 +87,7 @@ local room = limit >= 0 and limit - waiting() - redis.call('ZCARD', DUE) or math
 local fresh = {}
 local before, soonest
 
-local function has_mark(id)
+local function has_end_record(id)
   local value = text_at(END_RECORD .. id)
   return value and (tonumber(string.match(value, '^%d+ (%d+)') or '') or 0) > now
 end
@@ -97,7 +100,7 @@ end
 
 local function is_known(index, id)
   local value = places[index]
-  return fresh[id] or (value and lives(id, value)) or (has_end_records and has_mark(id))
+  return fresh[id] or (value and lives(id, value)) or (has_end_records and has_end_record(id))
 end
 
 local function hold(kind, key, window, id)
@@ -114,36 +117,61 @@ local function refuse(index, verdict, id)
   answers[#answers + 1] = id
 end
 
-local function schedule(id, message, ready)
+local function schedule(id, flags, message, ready)
   if not soonest then
     before = first_due()
   end
-  park(id, '', message, 'S', ready)
+  park(id, flags, message, 'S', ready)
   soonest = math.min(soonest or ready, ready)
 end
 
 local function add(index, id, task, body, options)
-  local priority, child, delay, due, lifetime, kind, window, ttl, key =
-    string.match(options, '^(%d+) ([01]) (%d+) (%d+) (%d+) ([fse-]) (%d+) (%d+) (.*)$')
-  local owner, expired
+  local priority, child, delay, due, lifetime, kind, window, ttl, order, constraints, key =
+    string.match(options, '^(%d+) ([01]) (%d+) (%d+) (%d+) ([fserR-]) (%d+) (%d+) (%S+) (%S+) (.*)$')
+  local is_constrained = constraints ~= '-'
+  if is_constrained then
+    local ends = order ~= '-' and tonumber(order) or 0
+    order = order ~= '-' and string.sub(key, 1, ends)
+    ends, constraints = ends + tonumber(constraints), string.sub(key, ends + 1, ends + tonumber(constraints))
+    key = string.sub(key, ends + 1)
+  end
+  local owner, expired, replaced
   if kind ~= '-' then
     owner, expired = holder_of(key, now, fresh)
   end
-  room = room + (expired and 1 or 0)
-  if owner then
+  if kind == 'r' or kind == 'R' then
+    added = replacing.write_places(added)
+    replaced = owner and replacing.owner(owner, key)
+  elseif owner then
     return refuse(index, 'd', owner)
-  elseif room <= 0 then
-    room = room - (expired and 1 or 0)
+  end
+  local freed = (expired or replaced and replaced.counts) and 1 or 0
+  if room + freed <= 0 then
     return refuse(index, 'f', id)
   end
+  room = room + freed
+  local flags = ''
+  if replaced then
+    flags = replacing.take_away(replaced)
+    replacing.note(kind, id, task, tonumber(ttl))
+    refuse(index, 'r', owner)
+    id = owner
+  end
+  kind = (kind == 'r' or kind == 'R') and 's' or kind
   local ready = math.max(now + delay, tonumber(due))
   local message = { 'i', id, 't', task, 'm', body }
   put(message, 'p', priority ~= '1' and priority)
   put(message, 'c', child == '1' and child)
   put(message, 'e', lifetime ~= '0' and digits(ready + lifetime))
   put(message, 'u', kind ~= '-' and kind .. key)
+  if is_constrained then
+    put(message, 'k', order)
+    put(message, 'g', constraints)
+  end
   if ready > now then
-    schedule(id, message, ready)
+    schedule(id, flags, message, ready)
+  elseif is_constrained or replaced then
+    enqueue(id, flags, message)
   else
     local lane = lane_of(message)
     local entry = redis.call('XADD', lane_key(lane), next_entry(lane), unpack(message))
@@ -155,6 +183,7 @@ local function add(index, id, task, body, options)
   if expired then
     end_owner(expired, tonumber(ttl))
   end
+  has_end_records = has_end_records or expired or replaced -- a later message of the batch may have its id
   if kind ~= '-' then
     hold(kind, key, tonumber(window), id)
   end
@@ -168,7 +197,7 @@ for index = 1, count do
   if is_known(index, id) then
     refuse(index, 'd', id)
   else
-    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 0 - 0 0 ')
+    add(index, id, ARGV[at + 1], ARGV[at + 2], options ~= '' and options or '1 0 0 0 0 - 0 0 - - ')
   end
 end
 

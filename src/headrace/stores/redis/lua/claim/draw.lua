@@ -29,7 +29,7 @@ local function free_keys(now)
   for _, id in ipairs(redis.call('ZRANGE', PARKED, first, first + 19)) do
     local packed = redis.call('HGET', MESSAGES, id)
     local message = packed and unpacked(id, packed)
-    local key = message and string.match(get(message, 'u') or '', '^k(.*)$')
+    local key = message and ordered_key(get(message, 'u'))
     local line = key and redis.call('HGET', LINES, key)
     if message and not key then
       enqueue(id, '', message) -- it cannot be read
@@ -53,7 +53,7 @@ if group.clearing then
   clear_step(group)
   return { presence, 1, 1 }
 end
-if group.position > last then
+if group.position > last and not group.paused then -- a move pauses a group until the log has come, too
   begin_anew(group)
 end
 if group.position == last and ARGV[7] ~= '0' then

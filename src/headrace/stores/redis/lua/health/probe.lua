@@ -22,7 +22,8 @@ local tries = {
   { 'XREADGROUP', 'GROUP', '', '', 'STREAMS', queue, BAD }, { 'XREAD', 'STREAMS', queue, BAD },
   { 'XREVRANGE', queue, BAD, BAD }, { 'XTRIM', queue, 'MAXLEN', BAD },
   { 'ZRANK', queue, '' }, { 'ZREVRANGE', queue, '0', '0' }, { 'ZREVRANK', queue, '' },
-  { 'HSETNX', queue, '', BAD, '' }, { 'HINCRBY', shared, '', BAD }, { 'EXPIRE', shared, BAD },
+  { 'HSETNX', queue, '', BAD, '' }, { 'HSCAN', queue, BAD }, { 'MSET', queue, '', queue },
+  { 'HINCRBY', shared, '', BAD }, { 'EXPIRE', shared, BAD }, { 'HSTRLEN', queue, '' },
 }
 
 local refused = {}

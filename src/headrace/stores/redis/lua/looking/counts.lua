@@ -12,6 +12,16 @@ for _, lane in ipairs(lanes()) do
   queued = queued + redis.call('XLEN', lane_key(lane)) - pending
   running = running + pending
 end
+local oldest = oldest_in_lanes() or 0
+if not LOG then
+  -- Those of a queue that are in lines, or parked until their key is free.
+  for _, name in ipairs({ 'lined', 'parked' }) do
+    local key = string.sub(META, 1, -5) .. name
+    local since = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+    queued = queued + redis.call('ZCARD', key)
+    oldest = since and (oldest == 0 or since < oldest) and since or oldest
+  end
+end
 local now = digits(clock())
 local counts = {
   queued,
@@ -20,7 +30,7 @@ local counts = {
   redis.call('ZCARD', RETRY),
   redis.call('ZCARD', DEAD),
   redis.call('ZCOUNT', DUE, '-inf', now) + redis.call('ZCOUNT', RETRY, '-inf', now),
-  oldest_in_lanes() or 0,
+  oldest,
   redis.call('HGET', META, 'paused') or '0',
 }
 if LOG then

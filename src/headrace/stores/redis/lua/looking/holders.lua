@@ -6,7 +6,7 @@
 -- answers:  an id for each, empty: no message has them
 local now = clock()
 
-local function has_mark(id)
+local function has_end_record(id)
   local value = text_at(END_RECORD .. id)
   return value and (tonumber(string.match(value, '^%d+ (%d+)') or '') or 0) > now
 end
@@ -17,7 +17,7 @@ end
 
 local function is_known(id)
   local value = redis.call('HGET', IDS, id)
-  return (value and lives(id, value)) or has_mark(id)
+  return (value and lives(id, value)) or has_end_record(id)
 end
 
 local answers = {}

@@ -2,7 +2,7 @@
 --
 -- requires: queue message place expiry counting describing
 -- keys:     those of the queue
--- args:     part: X running, Q queued, R retrying, S scheduled, K parked, D dead · where to go on, as answered before,
+-- args:     part: X running, Q queued, R retrying, S scheduled, K parked, L in lines, D dead · where to go on, as answered before,
 --           or empty · limit · bytes of bodies after which it stops · of X and Q: only what was claimed or queued
 --           after this millisecond, or 0
 -- answers:  where to go on, empty: the part is at its end · rows (see shared/describing.lua) · the millisecond now
@@ -54,7 +54,7 @@ local function is_newer(one, other)
       return one[at] > other[at]
     end
   end
-  return one.lane < other.lane
+  return tostring(one.lane) < tostring(other.lane)
 end
 
 -- Entries of all lanes by their ids; of two that have the same one that of the lower lane comes first.
@@ -62,11 +62,13 @@ local function list_queued()
   local entry, of = string.match(after, '^(%S+) (%d)$')
   local found = {}
   for _, lane in ipairs(lanes()) do
-    local newest = entry and (lane > tonumber(of) and entry or '(' .. entry) or '+'
+    local is_after = entry and lane ~= HELD and lane > tonumber(of)
+    local newest = entry and (is_after and entry or '(' .. entry) or '+'
     local oldest = '(' .. before_queued(lane)
     for _, row in ipairs(redis.call('XREVRANGE', lane_key(lane), newest, oldest, 'COUNT', limit)) do
       local millisecond, number = string.match(row[1], '^(%d+)-(%d+)$')
-      found[#found + 1] = { tonumber(millisecond), tonumber(number), lane = lane, id = row[1], message = row[2] }
+      local message = lane == HELD and message_in(lane, row[1]) or row[2]
+      found[#found + 1] = { tonumber(millisecond), tonumber(number), lane = lane, id = row[1], message = message }
     end
   end
   table.sort(found, is_newer)
@@ -87,11 +89,11 @@ local function was_claimed_since(row)
 end
 
 local function list_running()
-  local of, entry = string.match(after, '^(%d) (%S+)$')
+  local of, entry = string.match(after, '^([%dx]) (%S+)$')
   local left, reached = limit, not of
   for _, lane in ipairs(lanes()) do
-    local start = lane == tonumber(of) and '(' .. entry or '-'
-    reached = reached or lane == tonumber(of)
+    local start = tostring(lane) == of and '(' .. entry or '-'
+    reached = reached or tostring(lane) == of
     local found = reached and left > 0 and redis.pcall('XPENDING', lane_key(lane), GROUP, start, '+', left) or {}
     left = left - #found
     for _, row in ipairs(found) do
@@ -110,7 +112,7 @@ if part == 'Q' then
   more = list_queued()
 elseif part == 'X' then
   more = list_running()
-elseif part ~= 'K' or PARKED then
+else
   more = list_agenda(agenda_of(part))
 end
 return { more and after or '', rows, digits(now) }

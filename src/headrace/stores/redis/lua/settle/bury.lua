@@ -30,7 +30,7 @@ end
 redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD)
 for at = 5, #ARGV, 7 do
-  local id, lane, entry = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
+  local id, lane, entry = ARGV[at], tonumber(ARGV[at + 1]) or HELD, ARGV[at + 2]
   local is_held, flags = held(id, lane, entry, ARGV[at + 3])
   local message = (is_held or is_stray(lane, entry, ARGV[at + 3])) and message_in(lane, entry)
   if message then

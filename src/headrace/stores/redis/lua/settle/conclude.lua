@@ -7,7 +7,7 @@
 -- answers:  the indices, from 0, of those that were lost
 local lost = {}
 for at = 5, #ARGV, 9 do
-  local id, lane, entry = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2]
+  local id, lane, entry = ARGV[at], tonumber(ARGV[at + 1]) or HELD, ARGV[at + 2]
   local is_held, flags = held(id, lane, entry, ARGV[at + 3])
   if is_held then
     take_out(lane, entry)

@@ -4,9 +4,11 @@
 -- requires: queue message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     number of sections, for each: lane · count · 1 or 0: results are kept · that many entries · their
---           ids · time to live and content of the end record for each, if results are kept;
+--           ids · time to live and content of the end record for each, if results are kept · of the lane x what
+--           `give_back_all` in slots.lua reads;
 --           then for each other success: id · lane · entry · origin · unique key · time to live · what it content
--- answers:  the indices, from 0 in the order of the arguments, of those that were already over
+-- answers:  the indices, from 0 in the order of the arguments, of those that were already over; below zero, -1 - index:
+--           it has got constraints since, and the script for such messages must settle it
 local gone, index = {}, 0
 
 -- What a late success still finds queued, or running elsewhere: the same message at another place.
@@ -18,9 +20,9 @@ local function follow(place, origin)
   end
 end
 
--- The same for one that is parked until its key is free.
+-- The same for one that is parked until its key is free, or is in a line.
 local function follow_parked(id, place, origin)
-  local message = place == 'K' and message_at(place, id)
+  local message = string.find(place, '^[a-jK]$') and message_at(place, id)
   if message and get(message, 'o') == origin then
     unpark(id, place)
     return true
@@ -30,6 +32,10 @@ end
 local function succeed(id, lane, entry, origin, unique, ttl, content)
   local place, flags = place_of(id)
   if place and place ~= lane .. entry then
+    if not KEYS[19] and string.find(place, '^[a-jx]') then
+      gone[#gone + 1] = -1 - index
+      return
+    end
     lane, entry = follow(place, origin)
     if not lane and follow_parked(id, place, origin) then
       return finish(id, flags, unique, ttl, content)
@@ -56,7 +62,7 @@ local function flags_of(first, last)
   return flagged
 end
 
-local function finish_held(lane, count, entries, ids, records)
+local function finish_held(lane, count, entries, ids, records, constraints)
   local flagged = flags_of(ids, ids + count - 1)
   redis.call('XDEL', lane_key(lane), unpack(ARGV, entries, ids - 1))
   redis.call('HDEL', IDS, unpack(ARGV, ids, ids + count - 1))
@@ -70,16 +76,20 @@ local function finish_held(lane, count, entries, ids, records)
     forget_asides(id, flags)
     wake(id, flags)
   end
+  if lane == HELD then
+    give_back_all(ids, count, constraints)
+  end
   index = index + count
 end
 
 local function finish_section(at)
-  local lane, count, kept = tonumber(ARGV[at]), tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
+  local lane, count, kept = tonumber(ARGV[at]) or HELD, tonumber(ARGV[at + 1]), ARGV[at + 2] == '1'
   local entries = at + 3
   local ids = entries + count
   local records = kept and ids + count
+  local ends = kept and records + 2 * count or ids + count
   if redis.call('XACK', lane_key(lane), GROUP, unpack(ARGV, entries, ids - 1)) == count then
-    finish_held(lane, count, entries, ids, records)
+    finish_held(lane, count, entries, ids, records, ends)
   else
     for number = 0, count - 1 do
       local entry = ARGV[entries + number]
@@ -89,7 +99,7 @@ local function finish_section(at)
       index = index + 1
     end
   end
-  return kept and records + 2 * count or ids + count
+  return lane == HELD and ends + 1 + 2 * tonumber(ARGV[ends]) or ends
 end
 
 local at = 6
@@ -98,7 +108,7 @@ for _ = 1, tonumber(ARGV[5]) do
 end
 while at <= #ARGV do
   local id, lane, entry, origin, unique, ttl, content = unpack(ARGV, at, at + 6)
-  succeed(id, tonumber(lane), entry, origin, unique, tonumber(ttl), content)
+  succeed(id, tonumber(lane) or HELD, entry, origin, unique, tonumber(ttl), content)
   index = index + 1
   at = at + 7
 end

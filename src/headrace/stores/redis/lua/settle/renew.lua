@@ -24,7 +24,7 @@ end
 
 local answers = {}
 for at = 6, #ARGV, 4 do
-  answers[#answers + 1] = renew(ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3])
+  answers[#answers + 1] = renew(ARGV[at], tonumber(ARGV[at + 1]) or HELD, ARGV[at + 2], ARGV[at + 3])
 end
 if ARGV[5] ~= '' then
   local lease = tonumber(redis.call('HGET', META, 'lease') or ARGV[5])

@@ -6,7 +6,7 @@
 local now = digits(clock())
 for at = 5, #ARGV, 7 do
   local id, lane, entry, consumer, fraction, text, log = unpack(ARGV, at, at + 6)
-  local is_held, flags = held(id, tonumber(lane), entry, consumer)
+  local is_held, flags = held(id, tonumber(lane) or HELD, entry, consumer)
   if is_held then
     local place = lane .. entry
     redis.call('HSET', PROGRESS, id, table.concat({ place, now, fraction, #text, text .. log }, ' '))

@@ -20,6 +20,9 @@ local function early_answer(last, sealed)
       end
     end
   end
+  if sealed and sealed ~= '1' then
+    return moved_answer(sealed, string.sub(ARGV[5] or '', 1, 7) == 'outbox:')
+  end
   -- Schedules stay where they are, whatever is sealed.
   if sealed and string.sub(ARGV[5], 1, 9) ~= 'schedule:' then
     return redis.error_reply('SEALED this part takes no more')

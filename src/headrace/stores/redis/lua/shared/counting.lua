@@ -29,10 +29,15 @@ local function oldest_in_lanes()
   return oldest
 end
 
--- How many messages are queued: in the lanes, but not held.
+-- How many messages are queued: in the lanes, but not held, and in lines.
 local function waiting()
+  local in_use, used = lanes()
   local count = 0
-  for _, lane in ipairs(lanes()) do
+  if string.find(used, '%a') then
+    local prefix = string.sub(META, 1, -5)
+    count = redis.call('ZCARD', prefix .. 'lined') + redis.call('ZCARD', prefix .. 'parked')
+  end
+  for _, lane in ipairs(in_use) do
     local _, pending = group_of(lane)
     count = count + redis.call('XLEN', lane_key(lane)) - pending
   end

@@ -1,5 +1,6 @@
 -- A message as a row for people: id · status · time (claimed, due, died or expired, else 0) · worker · message · of a
--- running one its report (see `report_of` in place.lua).
+-- running one its report (see `report_of` in place.lua); of one in a line the limit that it waits for, after an empty
+-- report; of one that is parked `ORDER_KEY` of core/records/record.py.
 -- An end record as a row: id · status · time of its end · empty · {t, task, n, note}, {s, state} and {v, value} if
 -- there is one.
 
@@ -24,7 +25,12 @@ local function row_of(id, place, message)
   end
   if not lane then
     if place == 'K' then
-      return { id, 'queued', '0', '', message }
+      return { id, 'queued', '0', '', message, '', 'order key' }
+    elseif place == 'L' or string.find(place, '^[a-j]$') then
+      local line = string.match(place == 'L' and place_of(id) or place, '^[a-j]') or ''
+      local blocked = string.sub(META, 1, -5) .. 'blocked'
+      local budget = redis.call('HGET', blocked, line .. (get(message, 'g') or ''))
+      return { id, 'queued', '0', '', message, '', string.match(budget or '', '^[^/]*') }
     end
     local status = place == 'S' and 'scheduled' or place == 'R' and 'retrying' or 'dead'
     return { id, status, redis.call('ZSCORE', agenda_of(place), id) or '0', '', message }

@@ -363,12 +363,17 @@ local function read_log(position, last, items, bytes)
     local count = math.min(piece, items - #events, math.max(1, math.floor(bytes / largest)))
     local rows = redis.call('XRANGE', LOG, position + 1, digits(last), 'COUNT', count)
     for _, row in ipairs(rows) do
-      position = number_of(row[1])
-      first = first or position
-      local event = readable_event(position, row[2])
-      events[#events + 1] = event
-      largest = math.max(largest, #event[6])
-      bytes = bytes - #event[6]
+      local number = number_of(row[1])
+      -- Numbers follow each other. Only another program leaves out some, or writes between two.
+      if first and number > position + 1 then
+        return events, first
+      elseif not first or number > position then
+        first, position = first or number, number
+        local event = readable_event(number, row[2])
+        events[#events + 1] = event
+        largest = math.max(largest, #event[6])
+        bytes = bytes - #event[6]
+      end
     end
     if #rows < count then
       break

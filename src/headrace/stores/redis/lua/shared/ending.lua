@@ -3,10 +3,10 @@
 -- A unique key holds '<until> <id>'; until is 0 when it is held until it is released. The key of an event goes
 -- to the next one.
 local function release(unique, id)
-  local kind = unique and string.sub(unique, 1, 1)
-  if kind == 'k' then
-    hand_on(string.sub(unique, 2), id)
-  elseif unique and kind ~= 'e' then
+  local ordered = ordered_key(unique)
+  if ordered then
+    hand_on(ordered, id)
+  elseif unique and string.sub(unique, 1, 1) ~= 'e' then
     local key = UNIQUE .. string.sub(unique, 2)
     if text_at(key) == '0 ' .. id then
       redis.call('DEL', key)

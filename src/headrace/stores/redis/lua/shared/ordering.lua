@@ -1,6 +1,11 @@
 -- Keys of an ordered group. `:keys` holds for each key the ids that have it, with blanks between: the one that holds it,
 -- from the moment it is in a lane until its end, then those that are parked behind, in order.
 
+-- The key of an event in an ordered group; nil: it has none. In a queue, another program wrote it.
+local function ordered_key(unique)
+  return LINES and string.match(unique or '', '^k(.*)$')
+end
+
 -- Of a key that is deferred more can be drawn again once few are parked: `:deferred` says so behind the last blank
 -- (see drawing.lua).
 local has_deferred

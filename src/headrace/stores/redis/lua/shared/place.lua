@@ -1,6 +1,6 @@
 -- Where a message is: `:ids` holds for each id its place and, after a semicolon, flags.
---   place: a lane's number followed by the entry's id, or S scheduled, R retrying, D dead, K parked until its
---          key is free
+--   place: a lane's number (or x) followed by the entry's id, or S scheduled, R retrying, D dead, K parked until
+--          its key is free, a to j in a line of the lane 0 to 9 (see limits.lua)
 --   flags: c its cancellation was requested (see `:cancel`), w a caller waits for its end (see `:w`),
 --          p a run of it has reported progress (see `:progress`)
 local function place_of(id)
@@ -20,8 +20,8 @@ end
 
 -- The lane and entry of a place, or nothing when it is not in a lane.
 local function entry_at(place)
-  local lane, entry = string.match(place, '^(%d)(%d+%-%d+)$')
-  return tonumber(lane), entry
+  local lane, entry = string.match(place, '^([%dx])(%d+%-%d+)$')
+  return tonumber(lane) or lane, entry
 end
 
 -- The holder of an entry: {entry, consumer, milliseconds since the last renewal, count}; nil: there is none.
@@ -35,12 +35,22 @@ local function message_in(lane, entry)
   if rows.err and not string.find(rows.err, 'Invalid stream ID', 1, true) then
     rows = redis.call('XRANGE', lane_key(lane), entry, entry)
   end
-  return rows[1] and rows[1][2]
+  local message = rows[1] and shortened(rows[1][2])
+  if message and lane == HELD then
+    -- The entry has only the id: the message stays in `:msg`.
+    local id = get(message, 'i')
+    local packed = id and redis.call('HGET', MESSAGES, id)
+    return packed and unpacked(id, packed) or get(message, 'm') and message or nil
+  end
+  return message
 end
 
--- The sorted set that a place outside of the lanes belongs to.
+-- The sorted set that a place outside of the lanes belongs to. (L: any line.)
 local function agenda_of(place)
-  return place == 'S' and DUE or place == 'R' and RETRY or place == 'K' and PARKED or DEAD
+  if place == 'S' or place == 'R' or place == 'D' then
+    return place == 'S' and DUE or place == 'R' and RETRY or DEAD
+  end
+  return string.sub(META, 1, -5) .. (place == 'K' and 'parked' or 'lined')
 end
 
 -- The message at a place; nil when the place is empty, since someone deleted the stream by hand.

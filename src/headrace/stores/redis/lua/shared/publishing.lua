@@ -6,12 +6,21 @@ local SPREAD_ITEMS, SPREAD_BYTES = 250, 1048576
 
 local events, size = {}, 0
 
+-- Writes an event behind the last one. Behind what another program has written, if the log refuses its number.
+local function add_to_log(topic, event)
+  local written = redis.pcall('XADD', LOG, digits(topic.last + 1) .. '-0', unpack(event))
+  if type(written) == 'table' then
+    topic.last = math.max(topic.last, last_in_log())
+    redis.call('XADD', LOG, digits(topic.last + 1) .. '-0', unpack(event))
+  end
+  topic.last = topic.last + 1
+end
+
 local function write(topic, id, task, body, at, key, expiry)
   local event = { 'i', id, 't', task, 'm', body, 'a', at }
   put(event, 'k', key)
   put(event, 'e', expiry)
-  topic.last = topic.last + 1
-  redis.call('XADD', LOG, digits(topic.last) .. '-0', unpack(event))
+  add_to_log(topic, event)
   events[#events + 1] = event
   size = size + #body
 end
@@ -40,10 +49,11 @@ end
 local function spread(topic, before, fresh, now)
   local groups = groups_of_topic()
   local share = share_of(#groups)
+  local follows = topic.last == before + #events -- else groups draw what another program has written first
   for _, group in ipairs(groups) do
     if group.position and group.position > before then
       begin_anew(group)
-    elseif group.position == before and is_awaited(group, now) then
+    elseif follows and group.position == before and is_awaited(group, now) then
       local items = math.min(share, DRAWN_AHEAD - drawn_ahead(group))
       if items > 0 then
         take_in(group, events, 1, items, fresh, false)

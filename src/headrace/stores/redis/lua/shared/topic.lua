@@ -35,11 +35,8 @@ local function written_at(event)
   return tonumber(string.match(event[8] or '', '^%d+$') or 0) -- another program may have written anything
 end
 
--- The number of the last event that was ever written. The log itself says it, too, but with two bodies.
-local function last_number(known)
-  if tonumber(known or '') then
-    return tonumber(known)
-  end
+-- The number of the last event, as the log itself says it.
+local function last_in_log()
   local stream = redis.pcall('XINFO', 'STREAM', LOG)
   for at = 1, #stream, 2 do
     if stream[at] == 'last-generated-id' then
@@ -47,6 +44,11 @@ local function last_number(known)
     end
   end
   return 0
+end
+
+-- The number of the last event that was ever written. The log says it, too, but with two bodies.
+local function last_number(known)
+  return tonumber(known or '') or last_in_log()
 end
 
 -- The first event from a number on, and its number; nil: there is none.

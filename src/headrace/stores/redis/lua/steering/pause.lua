@@ -1,8 +1,12 @@
 -- Pauses or resumes a queue, and announces it.
 --
--- requires: queue
+-- requires: queue moved
 -- keys:     those of the queue
 -- args:     1 or 0
+local moved = moved_answer(text_at(PRODUCER))
+if moved then
+  return moved
+end
 if ARGV[5] == '1' then
   redis.call('HSET', META, 'paused', '1')
 else

@@ -1,6 +1,6 @@
 -- Ends queued, scheduled and retrying messages as cancelled, or as expired where they are.
 --
--- requires: queue message place queueing counting ordering ending expiry expiring
+-- requires: queue message place queueing counting ordering ending expiry expiring limits lines
 -- keys:     those of the queue
 -- args:     microseconds for which end records stay · limit · bytes after which it stops · end records that purges
 --           leave at most within that time; the other messages leave one if a caller waits for them
@@ -56,11 +56,13 @@ local function purge_agenda(key, place)
   end
 end
 
-if PARKED then
-  purge_agenda(PARKED, 'K')
-end
+-- The parked ones first: what ends lets the next of its key in.
+purge_agenda(agenda_of('K'), 'K')
+purge_agenda(agenda_of('L'), 'L')
 for _, lane in ipairs(lanes()) do
-  purge_lane(lane)
+  if lane ~= HELD then
+    purge_lane(lane)
+  end
 end
 purge_agenda(DUE, 'S')
 purge_agenda(RETRY, 'R')

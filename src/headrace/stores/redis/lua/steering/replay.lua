@@ -1,7 +1,7 @@
 -- Queues dead letters again under the same id, with a fresh state, or parks them until their key is free.
 -- Appends first and removes after.
 --
--- requires: queue message place queueing ordering ending expiry expiring unique
+-- requires: queue message place queueing ordering ending expiry expiring unique limits lines
 -- keys:     those of the queue
 -- args:     bytes of bodies after which it stops · microseconds for which the end record of an expired owner of a
 --           unique key stays · ids
@@ -38,10 +38,12 @@ local function replay(id)
     put(message, name, nil)
   end
   bytes = bytes - #packed
-  local key = string.match(get(message, 'u') or '', '^k(.*)$')
+  local key = ordered_key(get(message, 'u'))
   if not key or take_turn(key, id, '', message, clock()) then
     enqueue(id, '', message)
-    redis.call('HDEL', MESSAGES, id)
+    if not get(message, 'g') then
+      redis.call('HDEL', MESSAGES, id)
+    end
   end
   redis.call('ZREM', DEAD, id)
   return 'replayed'

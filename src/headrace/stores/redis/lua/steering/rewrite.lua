@@ -5,7 +5,7 @@
 -- args:     id · body
 -- answers:  1, or 0 when it is none of these
 local packed = redis.call('HGET', MESSAGES, ARGV[5])
-if not packed or place_of(ARGV[5]) == 'K' then
+if not packed or string.find(place_of(ARGV[5]) or '', '^[a-jKx]') then
   return 0
 end
 local message = unpacked(ARGV[5], packed)

@@ -1,10 +1,14 @@
 -- Replaces the layout of a stream if it is the one that was expected, and announces it. A topic that is in use keeps
 -- being whole.
 --
--- requires: queue topic
+-- requires: queue topic moved
 -- keys:     those of the queue or topic
 -- args:     the layout as expected, empty: none · the new one · 1 or 0: nothing more is appended to this very stream
 -- answers:  what is stored then
+local moved = moved_answer(text_at(PRODUCER))
+if moved then
+  return moved
+end
 local stored = redis.call('HGET', META, 'layout') or ''
 if stored ~= ARGV[5] then
   return stored

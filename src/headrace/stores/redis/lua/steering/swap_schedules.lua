@@ -1,7 +1,7 @@
 -- Replaces records of schedules that are as expected. With one swap there may be messages, which are appended in the
 -- same step.
 --
--- requires: queue message place queueing counting ordering ending expiry expiring unique
+-- requires: queue message place queueing counting moved ordering ending expiry expiring unique limits lines
 -- calls:    append
 -- keys:     those of the queue
 -- args:     those of append.lua, without a limit, if there are messages; then for each swap: name · 1 or 0: announce
@@ -17,6 +17,10 @@ for _ = 1, #swaps do
   table.remove(ARGV)
 end
 local now = clock()
+local moved = moved_answer(text_at(PRODUCER))
+if moved then
+  return moved
+end
 
 local function number_in(text)
   return tonumber(string.match(text or '', '^%d+$') or '')

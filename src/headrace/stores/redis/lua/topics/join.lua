@@ -1,11 +1,15 @@
 -- Makes a group, if it is not there, and draws its first events for members that wait. One that is there
 -- keeps its position.
 --
--- requires: queue message place queueing topic drawing
+-- requires: queue message place queueing topic drawing moved
 -- keys:     those of the group
 -- args:     1 or 0: the member wants order · where it starts: new, beginning, time, position, event (which must be found
 --           first) · the time, or the position
 -- answers:  1 when it is new, 0 when it was there, -1 when it is not and the event must be found
+local moved = moved_answer(text_at(PRODUCER))
+if moved then
+  return moved
+end
 if is_sealed() then
   return redis.error_reply('SEALED the parts of this topic take its place')
 end

@@ -1,10 +1,14 @@
 -- Makes the group of every lane that is in use and stores the lease. One that is shortened holds as it was until it would have
 -- run out. Announces a change.
 --
--- requires: queue
+-- requires: queue moved
 -- keys:     those of the queue
 -- args:     lease in microseconds, or empty: only the groups
 -- answers:  the lease that stood there before
+local moved = ARGV[5] ~= '' and moved_answer(text_at(PRODUCER))
+if moved then
+  return moved
+end
 -- What was known of the lanes may have been deleted by hand.
 local known = redis.call('HGET', META, 'lanes') or ''
 local used = known
@@ -13,6 +17,13 @@ for lane = 0, 9 do
     used = used .. lane
   end
 end
+local prefix = string.sub(META, 1, -5)
+if not string.find(used, '[a-j]') and redis.call('EXISTS', prefix .. 'lined') == 1 then
+  used = used .. 'abcdefghij'
+end
+if not string.find(used, HELD, 1, true) and redis.call('XLEN', lane_key(HELD)) > 0 then
+  used = used .. HELD
+end
 if used ~= known then
   redis.call('HSET', META, 'lanes', used)
   redis.call('PUBLISH', NOTICES, 'lane ' .. LABEL .. ' ' .. used)
@@ -20,6 +31,9 @@ end
 for _, lane in ipairs(lanes()) do
   -- It may be there. Queues are read from the beginning: what is done is deleted.
   redis.pcall('XGROUP', 'CREATE', lane_key(lane), GROUP, '0', 'MKSTREAM')
+end
+for letter in string.gmatch(used, '[a-j]') do
+  redis.pcall('XGROUP', 'CREATE', lane_key(string.byte(letter) - 97) .. '/open', GROUP, '0', 'MKSTREAM')
 end
 local meta = redis.call('HMGET', META, 'lease', 'longer', 'until')
 local before = meta[1]

@@ -10,7 +10,7 @@
 -- answers:  now · lease in milliseconds · place of a lane, and entry to go on after; 0 when all were looked at, or
 --           none had to be; -1 when the clock went back and leases must be rebased ·
 --           {lane, entry, consumer, message without its body, the report of its run} for each that was
---           found
+--           found. It may find none and still say where to go on: a call looks at a section of a lane.
 local run, at, after = ARGV[5], tonumber(ARGV[6]), ARGV[7]
 local limit, bytes, every = tonumber(ARGV[8]), tonumber(ARGV[10]), tonumber(ARGV[11])
 local after_outage = ARGV[12] == '1'
@@ -54,17 +54,37 @@ local function note(entry, consumer)
   found[#found + 1] = { lane, entry, consumer, message, report }
 end
 
+-- About so many held entries are a section: the server needs 0.16 µs for each.
+local SECTION = 10000
+
+-- Up to which entry the server may look in this call. Entries are numbered by the time at which they were queued, so a
+-- section is a span of time.
+local function section_end()
+  local held = redis.pcall('XPENDING', lane_key(lane), GROUP)
+  local count = tonumber(held[1]) or 0
+  if count <= SECTION then
+    return '+'
+  end
+  local first, last = tonumber(string.match(held[2], '^%d+')), tonumber(string.match(held[3], '^%d+'))
+  local from = math.max(first, tonumber(string.match(after, '^%d+') or '0'))
+  local to = from + math.max(1, math.ceil((last - first) * SECTION / count))
+  return to < last and digits(to) .. '-18446744073709551615' or '+'
+end
+
 local idle = math.ceil(lease / 1000)
 while lane do
-  local start = after == '' and '-' or '(' .. after
+  local start, stop = after == '' and '-' or '(' .. after, section_end()
   -- The server walks over those that are fine: it does so far faster than a script.
-  local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, 'IDLE', idle, start, '+', limit - #found)
+  local rows = redis.pcall('XPENDING', lane_key(lane), GROUP, 'IDLE', idle, start, stop, limit - #found)
   for _, row in ipairs(rows) do
     after = row[1]
     note(row[1], row[2])
     if #found == limit or bytes <= 0 then
       return { now, math.floor(lease / 1000), at, after, found }
     end
+  end
+  if stop ~= '+' then
+    return { now, math.floor(lease / 1000), at, stop, found }
   end
   at, after = at + 1, ''
   lane = in_order[at]

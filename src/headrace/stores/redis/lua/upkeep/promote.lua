@@ -1,15 +1,11 @@
 -- Queues scheduled and retrying messages that are due, the earliest first. Appends first and removes after, so
--- that it is refused whole when the server has no memory left.
+-- that it is refused whole when the server has no memory left. Also opens lines for tokens that came back.
 --
--- requires: queue message place queueing
+-- requires: queue message place queueing ordering ending limits lines gathering slots mending tokens
 -- keys:     those of the queue
 -- args:     limit · bytes after which it stops
--- answers:  how many · microseconds until the next is due, -1: nothing is scheduled
+-- answers:  how many · microseconds until the next is due, -1: nothing is scheduled · limits whose tokens were due
 local limit, bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
--- An idle worker comes by every few seconds: let that cost one command.
-if redis.call('EXISTS', DUE, RETRY) == 0 then
-  return { 0, -1 }
-end
 local first = first_due()
 local now = clock()
 
@@ -30,7 +26,7 @@ local function promote(id, place)
 end
 
 local count = 0
-if first <= now then
+if first and first <= now then
   local due, retry = due_in(DUE), due_in(RETRY)
   local d, r = 1, 1
   while count < limit and bytes > 0 and (due[d] or retry[r]) do
@@ -45,4 +41,7 @@ if first <= now then
   end
   first = first_due()
 end
-return { count, first and math.max(0, first - now) or -1 }
+mend(now) -- at last, since this removes first
+local opens, looks = look_for_tokens(now)
+first = first and opens and math.min(first, opens) or first or opens
+return { count, first and math.max(0, first - now) or -1, looks }

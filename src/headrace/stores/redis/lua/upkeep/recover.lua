@@ -1,7 +1,7 @@
 -- Takes messages from holders whose lease ran out: queued again, buried, or ended when their cancellation was
 -- asked for. Looks again whether each is still held beyond its lease. Acknowledges first.
 --
--- requires: queue message place queueing ordering ending
+-- requires: queue message place queueing ordering ending limits lines gathering slots
 -- keys:     those of the queue
 -- args:     lease in milliseconds, then for each: lane · entry · id, empty: it has none that can be read · state, empty:
 --           it cannot be read · reason and failure, empty unless it is to be buried
@@ -48,6 +48,6 @@ redis.call('HLEN', MESSAGES)
 redis.call('ZCARD', DEAD)
 local answers = {}
 for at = 6, #ARGV, 6 do
-  answers[#answers + 1] = recover(tonumber(ARGV[at]), unpack(ARGV, at + 1, at + 5))
+  answers[#answers + 1] = recover(tonumber(ARGV[at]) or HELD, unpack(ARGV, at + 1, at + 5))
 end
 return answers

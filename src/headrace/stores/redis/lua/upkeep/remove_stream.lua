@@ -1,10 +1,11 @@
 -- Forgets a group with everything that it has drawn, and remembers that it was removed; or a queue or topic in which
 -- nothing is left.
 --
--- requires: queue topic
+-- requires: queue topic outbox history
 -- keys:     those of the stream
 -- answers:  1, or 0: a queue or topic that is in use stays; there is no such group
 local group = string.match(LABEL, '/(.*)$')
+local OUT_OF_LANES = string.sub(META, 1, -5)
 
 local function has_groups()
   local names = GROUPS and redis.call('HGETALL', GROUPS) or {}
@@ -17,12 +18,12 @@ local function has_groups()
 end
 
 local function is_in_use()
-  for lane = 0, 9 do
-    if redis.call('XLEN', lane_key(lane)) > 0 then
+  for lane = 0, 10 do
+    if redis.call('XLEN', lane_key(lane < 10 and lane or HELD)) > 0 then
       return true
     end
   end
-  return redis.call('EXISTS', DUE, RETRY, DEAD, SCHEDULES) > 0
+  return redis.call('EXISTS', DUE, RETRY, DEAD, SCHEDULES, OUTBOX, OUT_OF_LANES .. 'lined', OUT_OF_LANES .. 'parked') > 0
     or (LOG and redis.call('XLEN', LOG) > 0)
     or has_groups()
 end
@@ -40,9 +41,9 @@ if is_in_use() then
   return 0
 end
 for lane = 0, 9 do
-  redis.call('DEL', lane_key(lane))
+  redis.call('DEL', lane_key(lane), lane_key(lane) .. '/open')
 end
-redis.call('DEL', META, PRODUCER)
+redis.call('DEL', lane_key(HELD), META, PRODUCER, BATCH, HISTORY, HEADS, CONTENTS)
 if LOG then
   redis.call('DEL', LOG, GROUPS)
 end

@@ -24,7 +24,7 @@ CREATE TABLE headrace_streams (
 CREATE TABLE headrace_messages (
     seq          INTEGER PRIMARY KEY AUTOINCREMENT,  -- never used twice: it is part of every claim's token
     stream       INTEGER NOT NULL,
-    place        INTEGER NOT NULL,           -- rows/lanes.py
+    place        INTEGER NOT NULL,           -- stores/sql/lanes.py
     at_us        INTEGER NOT NULL,           -- queued: ready since; running: leased or renewed; scheduled and
                                              -- retrying: due; dead: since; end records: kept until
     since_us     INTEGER NOT NULL,           -- running: claimed; end records: ended
@@ -87,5 +87,5 @@ CREATE TABLE headrace_orders (
     content   TEXT NOT NULL
 ) STRICT;
 
--- Every number takes six bytes from the first one on, so that rows keep their size (rows/lanes.py).
+-- Every number takes six bytes from the first one on, so that rows keep their size (stores/sql/lanes.py).
 INSERT INTO sqlite_sequence (name, seq) VALUES ('headrace_workers', 1 << 40);

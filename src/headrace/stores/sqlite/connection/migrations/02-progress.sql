@@ -1,5 +1,5 @@
 -- The progress of running messages. A row is valid while its message runs under the same claim; other rows
--- are pruned. Progress has its own table, because rows of messages must keep their size (rows/lanes.py).
+-- are pruned. Progress has its own table, because rows of messages must keep their size (stores/sql/lanes.py).
 
 CREATE TABLE headrace_progress (
     seq      INTEGER PRIMARY KEY,            -- of the message

@@ -1,0 +1,1 @@
+"""The orders of a shop."""

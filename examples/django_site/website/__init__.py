@@ -1,0 +1,1 @@
+"""The settings and URLs of the site."""

@@ -1,0 +1,1 @@
+"""Outboxes: what a step writes for other streams, until a relay has appended it there."""

@@ -1,0 +1,1 @@
+"""Records jobs that have ended, beside their settlement."""

@@ -1,0 +1,1 @@
+"""Moves everything that a store holds to another store."""

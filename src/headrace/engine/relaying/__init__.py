@@ -1,0 +1,1 @@
+"""Relays: they append what waits in outboxes to the streams that it is for."""

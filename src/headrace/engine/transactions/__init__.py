@@ -1,0 +1,1 @@
+"""Jobs and events in a transaction of the user."""

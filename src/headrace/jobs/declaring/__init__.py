@@ -1,0 +1,1 @@
+"""Tasks and queues as an app declares them."""

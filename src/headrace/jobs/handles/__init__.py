@@ -1,0 +1,1 @@
+"""What a caller does with a job that was enqueued."""

@@ -1,0 +1,1 @@
+"""Arguments as bytes, and back."""

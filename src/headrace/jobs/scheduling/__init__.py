@@ -1,0 +1,1 @@
+"""Jobs at times: cron expressions and intervals."""

@@ -1,0 +1,1 @@
+"""Values and rules for rows and columns: lanes, unique keys, pending changes."""

@@ -1,0 +1,1 @@
+"""Creates the tables and functions, and brings them up to date."""

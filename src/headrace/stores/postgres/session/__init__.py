@@ -1,0 +1,1 @@
+"""Connections to the server, transactions, and the wake-ups of callers that wait."""

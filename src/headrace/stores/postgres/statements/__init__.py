@@ -1,0 +1,1 @@
+"""The SQL statements, by subject. `headrace.` stands for the schema of the store."""

@@ -1,0 +1,1 @@
+"""Topics: their logs, their groups, and how groups draw events from a log."""

@@ -1,0 +1,1 @@
+"""The verbs of the store contract, each a step of one transaction."""

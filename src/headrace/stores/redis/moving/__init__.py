@@ -1,0 +1,1 @@
+"""Moves everything in the namespace to another store, and takes what another store held."""

@@ -1,0 +1,1 @@
+"""What limits allow, and what a claim takes from lines."""

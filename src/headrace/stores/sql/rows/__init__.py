@@ -1,0 +1,1 @@
+"""Rows of SQL stores, and the records that are made of them."""

@@ -1,0 +1,1 @@
+"""Limits, lines and tenants in the file."""

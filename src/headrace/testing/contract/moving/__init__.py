@@ -1,0 +1,1 @@
+"""Moving everything in a store to another store."""

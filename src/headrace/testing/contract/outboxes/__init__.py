@@ -1,0 +1,1 @@
+"""Messages that a settlement carries to other streams."""

@@ -1,0 +1,67 @@
+"""The documentation site: it is built without warnings, and needs no network and no server."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import headrace
+
+ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.more, pytest.mark.timeout(150)]
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("site")
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, "NO_MKDOCS_2_WARNING": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+def test_pages_load_nothing_from_elsewhere(site: Path) -> None:
+    pages = list(site.rglob("*.html"))
+    assert len(pages) > 50
+    loads = re.compile(r'<(?:script|img|iframe|link)\b[^>]*?(?:src|href)="(?:https?:)?//[^"]*"')
+    assert not {page.name: found[0] for page in pages if (found := loads.search(page.read_text()))}
+
+
+def test_every_public_name_is_in_the_reference(site: Path) -> None:
+    text = "".join(page.read_text() for page in (site / "reference").glob("*.html"))
+    anchors = set(re.findall(r'id="headrace\.(?:[a-z_]+\.)*(\w+)"', text))
+    # A type and a module: both are on a page.
+    assert set(headrace.__all__) - anchors == {"CallNext", "__version__", "signals"}
+
+
+@pytest.fixture
+def page(browser: Any) -> Iterator[Any]:
+    context = browser.new_context()
+    yield context.new_page()
+    context.close()
+
+
+def test_the_search_works_on_pages_that_are_opened_as_files(site: Path, page: Any) -> None:
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto((site / "index.html").as_uri())
+    page.get_by_placeholder("Search").click()
+    page.keyboard.type("graceful")
+    page.wait_for_selector(".md-search-result__link")
+    assert "Deployment" in page.locator(".md-search-result__list").inner_text()
+    assert asked
+    assert not [url for url in asked if not url.startswith("file:")]

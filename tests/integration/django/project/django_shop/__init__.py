@@ -1,0 +1,1 @@
+"""A shop on Django: the project of these tests."""

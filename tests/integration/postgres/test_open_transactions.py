@@ -1,0 +1,124 @@
+"""Transactions that stay open, and what waits for them."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from headrace.core.errors import BackendUnavailable
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream, UniqueKey, group_stream
+from headrace.core.records.answers import Answer
+from headrace.core.topics.topic import BEGINNING
+from headrace.stores.postgres.address import PostgresAddress
+from headrace.stores.postgres.session.connection import PostgresConnection
+from headrace.stores.postgres.session.session import channel_of
+from headrace.stores.postgres.session.transaction import PostgresTransaction
+from headrace.stores.postgres.store import PostgresStore
+from headrace.stores.postgres.topics.publish import stage
+from headrace.testing.waiting import wait_until
+from tests.integration.support.postgres_steps import batch, execute, new_name, opened
+from tests.support.postgres_server import PostgresServer
+
+pytestmark = pytest.mark.anyio
+
+TOPIC = Stream("topic", "orders")
+GROUP = group_stream("orders", "billing")
+
+
+def publication(id: str, *, unique: str = "") -> Batch:
+    key = UniqueKey(unique) if unique else None
+    return Batch(TOPIC, new_id(), 1, [Message(id, "event", b"", unique=key, key="a")])
+
+
+async def log_of(store: PostgresStore) -> list[tuple[int, str]]:
+    reading = await store.read(TOPIC, BEGINNING, consumer="reader", limit=100, wait=0)
+    return [(entry.number, entry.id) for entry in reading.entries]
+
+
+@asynccontextmanager
+async def open_transaction(server: PostgresServer, namespace: str) -> AsyncIterator[PostgresTransaction]:
+    """A transaction of the store that is committed at the end of the block."""
+    connection = await PostgresConnection.open(PostgresAddress.parse(server.url))
+    try:
+        await connection.run(connection.begin)
+        [(now_us,)] = await connection.rows("SELECT headrace.now_us(0)")
+        channel = channel_of("headrace", namespace)
+        transaction = PostgresTransaction(connection, namespace=namespace, channel=channel, now_us=now_us)
+        yield transaction
+        await transaction.finish()
+        await connection.change("COMMIT")
+    finally:
+        await connection.close()
+
+
+async def test_a_publishing_transaction_that_stays_open_delays_only_its_own_event(
+    server: PostgresServer,
+) -> None:
+    namespace = new_id()
+    async with opened(server.url, namespace) as store:
+        await store.join(GROUP, BEGINNING)
+        assert await store.append(publication("first")) == [Answer("first")]
+        async with open_transaction(server, namespace) as transaction:
+            assert await stage(transaction, publication("open", unique="nightly")) == [Answer("open")]
+            assert await store.append(publication("plain")) == [Answer("plain")]
+            assert await store.append(publication("keyed", unique="daily")) == [Answer("keyed")]
+            committed = [(1, "first"), (2, "plain"), (3, "keyed")]
+            assert await log_of(store) == committed
+            claims = await store.claim([GROUP], consumer="worker", limit=10, suspects=1, wait=0)
+            assert [claim.id for claim in claims] == ["first", "plain", "keyed"]
+        assert (await store.promote([TOPIC], limit=10)).count == 1
+        assert await log_of(store) == [*committed, (4, "open")]
+        [claim] = await store.claim([GROUP], consumer="worker", limit=10, suspects=1, wait=0)
+        assert claim.id == "open"
+
+
+async def test_a_repeat_moves_what_the_first_attempt_has_left_beside_the_log(server: PostgresServer) -> None:
+    namespace, sent = new_id(), publication("event", unique="nightly")
+    async with opened(server.url, namespace) as store:
+        async with open_transaction(server, namespace) as transaction:
+            await stage(transaction, sent)
+        assert await log_of(store) == []
+        assert await store.append(sent) == [Answer("event")]
+        assert await log_of(store) == [(1, "event")]
+
+
+async def test_a_process_that_stops_within_a_step_is_ended_by_the_server(server: PostgresServer) -> None:
+    async with opened(server.url):
+        pass
+    role = new_name("idle")
+    await execute(server, f"CREATE ROLE {role} LOGIN SUPERUSER")
+    await execute(server, f"ALTER ROLE {role} SET idle_in_transaction_session_timeout = 100")
+    async with (
+        opened(server.url_as(role)) as store,
+        opened(server.url) as watching,
+    ):
+
+        async def stop(transaction: PostgresTransaction) -> None:
+            [(pid,)] = await transaction.rows("SELECT pg_backend_pid()")
+
+            async def is_gone() -> bool:
+                sql = "SELECT 1 FROM pg_stat_activity WHERE pid = $1"
+                return not await watching._read(lambda connection: connection.rows(sql, (pid,)))
+
+            await wait_until(is_gone, timeout=20)
+            await transaction.rows("SELECT 1")
+
+        with pytest.raises(BackendUnavailable, match="idle") as caught:
+            await store._write(stop)
+        assert (caught.value.transient, caught.value.uncertain) == (True, False)
+        assert await store.append(batch("job")) == [Answer("job")]
+
+
+@pytest.mark.parametrize(("given", "used"), [("0", "10s"), ("3s", "3s")])
+async def test_a_session_is_not_idle_within_a_transaction_for_long(
+    server: PostgresServer, given: str, used: str
+) -> None:
+    role = new_name("limited")
+    await execute(server, f"CREATE ROLE {role} LOGIN SUPERUSER")
+    await execute(server, f"ALTER ROLE {role} SET idle_in_transaction_session_timeout = '{given}'")
+    async with opened(server.url_as(role)) as store:
+        shown = "SHOW idle_in_transaction_session_timeout"
+        assert await store._read(lambda connection: connection.rows(shown)) == [(used,)]

@@ -1,0 +1,1 @@
+"""One file for each seeded bug: a module with `BUG`."""

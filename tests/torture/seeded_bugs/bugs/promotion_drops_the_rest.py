@@ -1,0 +1,31 @@
+"""Promotion drops the rest."""
+
+from __future__ import annotations
+
+from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
+
+BUG = SeededBug(
+    file="stores/redis/lua/upkeep/promote.lua",
+    why="Of more jobs that are due at once than one step promotes, the rest is lost.",
+    before="""
+          first = first_due()
+        end
+        mend(now) -- at last, since this removes first
+        local opens, looks = look_for_tokens(now)
+        first = first and opens and math.min(first, opens) or first or opens
+        return { count, first and math.max(0, first - now) or -1, looks }
+    """,
+    after="""
+          redis.call('ZREMRANGEBYSCORE', DUE, '-inf', digits(now))
+          first = first_due()
+        end
+        mend(now) -- at last, since this removes first
+        local opens, looks = look_for_tokens(now)
+        first = first and opens and math.min(first, opens) or first or opens
+        return { count, first and math.max(0, first - now) or -1, looks }
+    """,
+    tests=(
+        contract("test_promote", "test_a_promotion_takes_no_more_than_its_limit", "valkey-9.1"),
+        contract("test_promote", "test_the_limit_of_a_promotion_holds_over_all_sources", "valkey-9.1"),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Which worker asks at the due times of a stream, when many serve it."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import SECOND
+from headrace.engine.upkeep.due_times import LONGEST, MISSED, PATIENCE, DueTimes
+
+QUEUE, OTHER = Stream("queue", "work"), Stream("queue", "other")
+
+
+def ask(times: DueTimes, *, promoted: int, due_in: int = 0) -> None:
+    """Ask for both queues; the first one has a message that is due in so many seconds."""
+    asked = times.choose([QUEUE, OTHER])
+    times.forget(asked)
+    times.note(asked, {QUEUE: due_in * SECOND}, promoted=promoted)
+
+
+def yielded() -> DueTimes:
+    """Another worker promoted every message that was due."""
+    times = DueTimes()
+    for _ in range(MISSED + 1):
+        ask(times, promoted=0)
+    return times
+
+
+def test_a_worker_asks_at_the_due_time() -> None:
+    times = DueTimes()
+    ask(times, promoted=0, due_in=3)
+    assert times.seconds_left() == pytest.approx(3, abs=0.1)
+
+
+def test_a_worker_that_finds_nothing_once_keeps_the_turn() -> None:
+    times = DueTimes()
+    ask(times, promoted=0)
+    ask(times, promoted=0, due_in=3)
+    assert times.seconds_left() == pytest.approx(3, abs=0.1)
+
+
+def test_a_worker_asks_later_where_another_is_always_faster() -> None:
+    times = yielded()
+    ask(times, promoted=0, due_in=3)
+    assert 3 + PATIENCE[0] - 0.1 < times.seconds_left() <= 3 + LONGEST
+
+
+def test_a_worker_asks_less_often_where_others_are_faster_for_long() -> None:
+    """Otherwise 300 workers would ask more than 400 times a second while messages become due all the time."""
+    times = yielded()
+    left: list[float] = []
+    for _ in range(60):
+        ask(times, promoted=0, due_in=0)
+        left.append(times.seconds_left())
+    assert min(left) > PATIENCE[0] - 0.1
+    assert PATIENCE[1] < max(left) <= LONGEST
+
+
+def test_a_worker_takes_the_turn_when_it_has_promoted_something() -> None:
+    times = yielded()
+    ask(times, promoted=1, due_in=3)
+    assert times.seconds_left() == pytest.approx(3, abs=0.1)
+
+
+def test_the_turn_of_one_stream_says_nothing_of_another() -> None:
+    times = yielded()
+    times.note([OTHER], {OTHER: 3 * SECOND}, promoted=0)
+    times.forget([QUEUE])
+    assert times.seconds_left() == pytest.approx(3, abs=0.1)
