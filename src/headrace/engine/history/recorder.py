@@ -63,6 +63,9 @@ class HistoryRecorder(Service):
     def attached(self, batch: list[FinishedRun], *, repeated: bool) -> list[FinishedRun]:
         """The batch, with records for the step that settles it. `repeated`: an earlier try failed; then only
         what must be kept is added."""
+        if not repeated and batch and batch[0].claim.stream.kind == "queue":
+            # Counted before the write: else a slow write makes a flood look like a quiet second.
+            self._sample.seen += len(batch)
         if not self._every_job and (repeated or self._is_flood(len(batch))):
             return batch
         return [self._with_record(each) if self._is_carried(each) else each for each in batch]
@@ -93,7 +96,6 @@ class HistoryRecorder(Service):
         stream = batch[0].claim.stream
         if batch[0].record is None and not [each for each in batch if each.claim.stream is not stream]:
             if stream.kind == "queue":
-                self._sample.seen += len(batch)
                 ended_us = self._held.store_clock_us(batch[-1].claim)
                 self._sample.of(batch[0].claim.whole).add(batch, ended_us)
             return
@@ -105,7 +107,6 @@ class HistoryRecorder(Service):
         claim = finished.claim
         if type(finished.outcome) not in STATUSES or claim.stream.kind != "queue":
             return
-        self._sample.seen += 1
         if finished.record is not None:
             if not self._every_job or self._passes:
                 self._waiting.setdefault(claim.stream, [])
@@ -136,7 +137,7 @@ class HistoryRecorder(Service):
 
     async def _write(self) -> None:
         sample, self._sample = self._sample, SecondSample()
-        self._was_quiet = sample.seen <= MOST
+        self._was_quiet = sample.seen <= MOST and len(self._held) <= MOST
         for stream, chosen in sample.chosen(MOST - min(self._carried, CARRIED)).items():
             self._wait(stream, self._made(chosen))
         self._carried = 0
