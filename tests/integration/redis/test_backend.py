@@ -636,7 +636,9 @@ async def test_a_look_at_very_many_held_messages_is_divided(bench: Bench, redis_
     """The server walks over those that are fine. For 30,000 in one call it would need 5 ms."""
     for _ in range(12):
         await bench.add(1000)
-    claimed = [claim.id for _ in range(12) for claim in await bench.claim()]
+    claimed: list[str] = []
+    while claims := await bench.claim():  # on a slow machine, one claim may bring less than it asks for
+        claimed += [claim.id for claim in claims]
     before = calls_of(redis_server, "evalsha")
     assert (await bench.backend.reclaim([SOURCE], limit=100)).recovered == ()
     assert calls_of(redis_server, "evalsha") > before + 1
