@@ -6,10 +6,13 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.errors import ConfigurationError
 from headrace.core.history.ended_job import record_of_entry, with_history
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Wanted
+from headrace.core.records.job_info import JobInfo, listed_info, newest_first
 from headrace.core.records.record import JobStatus, Page, Record
+from headrace.core.values.codec import AppCodec
 from headrace.engine.streams import StreamRouter
 
 #: How the cursor of a page of the history begins.
@@ -65,3 +68,17 @@ class JobListing(msgspec.Struct, frozen=True):
         ]
         found = tuple(record for record in records if record is not None)
         return Page(found, None if page.cursor is None else _HISTORY + page.cursor)
+
+
+def listed_status(state: JobStatus | str) -> JobStatus:
+    """The status that a user names."""
+    try:
+        return JobStatus(state)
+    except ValueError:
+        raise ConfigurationError(f"{state!r} is not a state: use one of {', '.join(JobStatus)}") from None
+
+
+def listed_jobs(page: Page[Record], status: JobStatus | None, codec: AppCodec | None) -> Page[JobInfo]:
+    """A page for users. Without a status, the page is sorted."""
+    jobs = [listed_info(record, codec) for record in page]
+    return Page(tuple(jobs if status else sorted(jobs, key=newest_first)), page.cursor)

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import Any
 
-from headrace.core.errors import ConfigurationError
-from headrace.core.messages.message import Stream
+from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
+from headrace.core.messages.message import Envelope, Stream, decode_envelope, encode_envelope
 from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.record import JobStatus, Record
+from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
 from .info import no_such_group
 from .place import Place
 from .repeatable import Counted, RepeatableSteps
+
+#: `(id, envelope, args, kwargs)` → the envelope with other arguments.
+EditEnvelope = Callable[[str, Envelope, Sequence[Any], Mapping[str, Any]], Envelope]
 
 #: Messages that one step of a store ends.
 STEP = 200
@@ -97,3 +102,23 @@ class Steering:
 
     async def _find(self, where: Place, id: str) -> list[Record]:
         return await with_retries(lambda: where.find(self._store, id))
+
+
+def edited_body(edit: EditEnvelope, args: Sequence[Any], kwargs: Mapping[str, Any], record: Record) -> bytes:
+    """The body of a job with other arguments."""
+    try:
+        return encode_envelope(edit(record.id, decode_envelope(record.body or b""), args, kwargs))
+    except (*DECODE_ERRORS, UnverifiedPayload) as error:
+        raise InvalidPayload(
+            f"job {record.id} cannot be edited: its message cannot be read ({error})"
+        ) from error
+
+
+async def refuse_ordered_split(store: StreamRouter, stream: Stream) -> None:
+    """Refuse to split a queue of ordered jobs while it holds some."""
+    counts = await store.counts(stream)
+    if counts.queued or counts.running or counts.scheduled or counts.retrying:
+        raise ConfigurationError(
+            f"queue {stream.name!r} has ordered jobs and is not empty: jobs of one key would run at "
+            "the same time; stop its producers, and split it when its jobs are over"
+        )

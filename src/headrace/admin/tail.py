@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections import deque
 from typing import Self
 
-from headrace.core.errors import AppClosed
+from headrace.core.errors import AppClosed, ConfigurationError
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.topics.position import Position
+from headrace.core.topics.start import StartAt, start_of
 from headrace.core.topics.topic import Start
 from headrace.core.values.codec import AppCodec
+from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
 
@@ -102,3 +104,25 @@ class Tail:
                         return Start("time", time_us=each.oldest_us)
                     return await self._app_loop.backend.position_of(each.stream)
         raise no_such_group(self._topic.name, group)
+
+
+def tail_of(
+    app_loop: AppLoop,
+    topic: str,
+    *,
+    since: StartAt | None,
+    group: str | None,
+    follow: bool,
+    codec: AppCodec | None,
+) -> Tail:
+    """A tail from the arguments of a user."""
+    if since is not None and group is not None:
+        raise ConfigurationError("give since= or group=, not both: a group says where to begin")
+    return Tail(
+        app_loop,
+        checked_name("topic", topic),
+        start_of("new" if since is None else since, "since"),
+        group=None if group is None else checked_name("group", group),
+        follow=follow,
+        codec=codec,
+    )
