@@ -20,7 +20,7 @@ from headrace.core.values.codec import AppCodec
 from headrace.core.values.durations import Duration, seconds
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
 from headrace.engine.streams import StreamRouter
 
 from .cleaning import Cleaning, cleanable_states

@@ -12,7 +12,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.records.findings import Finding, Level, ok, warn
 from headrace.core.records.record import Counts, JobStatus, WorkerInfo
 from headrace.core.runtime.clock import datetime_of
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
 from headrace.engine.streams import StreamRouter
 
 from .diagnosis import CHECKS, Problem, Workload, diagnose, group_workload, queue_workload

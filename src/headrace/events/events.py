@@ -21,11 +21,16 @@ from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.app_loop.portal import Portal
 from headrace.engine.app_loop.retrying import RETRY_TIME, with_retries
-from headrace.engine.options import WorkerOptions
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
+from headrace.engine.declared.subscription import (
+    FAN_OUT_MARK,
+    Acknowledgement,
+    Subscription,
+    SubscriptionOptions,
+)
 from headrace.engine.running.run import current_run
-from headrace.engine.subscription import FAN_OUT_MARK, Acknowledgement, Subscription, SubscriptionOptions
-from headrace.engine.worker import Worker
+from headrace.engine.worker.options import WorkerOptions
+from headrace.engine.worker.worker import Worker
 
 from .consumer import Consumer, HandOver
 from .encoder import EventDraft, EventEncoder

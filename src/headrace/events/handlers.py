@@ -19,11 +19,11 @@ from headrace.core.values import encoding
 from headrace.core.values.annotations import hints_of
 from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id, unwrapped
 from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.engine.registry import Handler
+from headrace.engine.declared.registry import Handler
+from headrace.engine.declared.subscription import SubscriptionOptions
 from headrace.engine.running.injection.dependencies import asked_of_callers, needs_of
 from headrace.engine.running.injection.injection import provided
 from headrace.engine.running.run import Run
-from headrace.engine.subscription import SubscriptionOptions
 
 from .delivery import Delivery
 from .event import Event, event_of

@@ -16,7 +16,7 @@ from headrace.core.values.checks import unknown_option
 from headrace.core.values.shown_options import shows_options
 from headrace.core.values.upcasts import Upcasts
 from headrace.engine.app_loop.portal import Portal
-from headrace.engine.subscription import Acknowledgement, SubscriptionOptions
+from headrace.engine.declared.subscription import Acknowledgement, SubscriptionOptions
 
 from .consumer import Consumer
 from .delivery import Delivery

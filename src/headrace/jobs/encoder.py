@@ -24,8 +24,8 @@ from headrace.core.messages.message import (
 from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
 from headrace.core.values.codec import fingerprint
+from headrace.jobs.declaring.declared import Declared
 
-from .declaring.declared import Declared
 from .options import AS_DECLARED, CallOptions
 from .repetition import Repetition, repetition_of
 from .task import Call

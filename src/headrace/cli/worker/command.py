@@ -15,7 +15,7 @@ from headrace.cli.target.locate import locate
 from headrace.cli.target.option_types import setting
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import span
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 from headrace.observability.logs import log_every_job, log_finished_jobs
 
 from .event_loop import loop_factory

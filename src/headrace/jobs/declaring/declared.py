@@ -16,7 +16,7 @@ from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id
 from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.names import PATTERN
 from headrace.core.values.upcasts import Upcasts
-from headrace.engine.registry import Decode
+from headrace.engine.declared.registry import Decode
 from headrace.engine.running.children.main_module import MainModule
 from headrace.jobs.options import TaskOptions
 from headrace.jobs.payload.arguments import Arguments

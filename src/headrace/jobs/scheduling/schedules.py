@@ -40,7 +40,7 @@ from headrace.core.values.durations import Duration
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
 from headrace.jobs.handles.job import Job
 from headrace.jobs.jobs import Jobs
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task

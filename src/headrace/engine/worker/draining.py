@@ -10,7 +10,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 
 if TYPE_CHECKING:
-    from .build import WorkerParts
+    from .parts import WorkerParts
 
 #: Seconds between two checks of the queues, while the worker itself has no work.
 LOOK = 0.02

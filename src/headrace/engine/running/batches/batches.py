@@ -12,12 +12,11 @@ import msgspec
 
 from headrace.core.messages.directives import BatchResult, RetryLater, Snooze
 from headrace.core.messages.outcome import DONE, Dead, Failure, Outcome, Retry, Snoozed
+from headrace.engine.running.executor import Executor
+from headrace.engine.running.finished import FinishedRun
+from headrace.engine.running.run import Run, Slot
 
 from .bundle import Bundle, FinishedBundle, bundle_of
-from .executor import Executor
-from .finished import FinishedRun
-from .run import Run
-from .slot import Slot
 
 #: After this many failed calls and no success, the cause is taken to be outside of the events.
 HOPELESS = 7

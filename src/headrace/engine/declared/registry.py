@@ -18,9 +18,10 @@ from headrace.core.messages.message import Envelope, Stream
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.schedules.schedule import Schedule
 from headrace.core.values.codec import BindingCodec
-from headrace.engine.declared_limits import DeclaredLimits
-from headrace.engine.queue import Queue
 from headrace.engine.running.injection.resources import Lifespan
+
+from .limits import DeclaredLimits
+from .queue import Queue
 
 if TYPE_CHECKING:
     from headrace.engine.running.run import Run

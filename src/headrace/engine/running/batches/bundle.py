@@ -8,8 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.messages.claim import Claim
-
-from .finished import FinishedRun
+from headrace.engine.running.finished import FinishedRun
 
 
 class Bundle(Claim, frozen=True, eq=False, gc=False):

@@ -15,21 +15,21 @@ from headrace.core.topics.topic import TopicRules
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.app_loop.store_wait import waiting_for_store
+from headrace.engine.declared.registry import Registry
+from headrace.engine.declared.subscription import Subscription
+from headrace.engine.emitter import Emitter
 from headrace.engine.producing.identity import new_identity
 from headrace.engine.relaying.outbox_source import OutboxSource
-from headrace.engine.running.interrupts import guard_tasks
+from headrace.engine.running.calling.interrupts import guard_tasks
+from headrace.engine.service import carried_through, first_of
 
 from .draining import until_drained
-from .emitter import Emitter
 from .options import WorkerOptions
 from .process_signals import StopSignals
-from .registry import Registry
-from .service import carried_through, first_of
 from .shutdown import CANCEL_WAIT, QUICK_ALL, QUICK_STEP, Shutdown
-from .subscription import Subscription
 
 if TYPE_CHECKING:
-    from .build import WorkerParts
+    from .parts import WorkerParts
 
 #: Seconds for the last writes of a stopping worker. Recovery handles what is not written by then.
 LAST_WRITES = 5.0
@@ -246,7 +246,8 @@ class Worker:
 
     def _build(self) -> WorkerParts:
         # Imported here: a program that only enqueues starts faster without the parts of a worker.
-        from .build import WorkerPlan, build
+        from .build import build
+        from .plan import WorkerPlan
 
         plan = WorkerPlan(
             id=self.id,

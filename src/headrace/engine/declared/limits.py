@@ -9,9 +9,8 @@ from headrace.core.limits.figures import LimitFigures
 from headrace.core.messages.message import Stream
 from headrace.core.signals import LimitChanged
 from headrace.engine.app_loop.retrying import with_retries
-
-from .emitter import Emitter
-from .streams import StreamRouter
+from headrace.engine.emitter import Emitter
+from headrace.engine.streams import StreamRouter
 
 
 class DeclaredLimits:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Envelope, Stream, decode_envelope
 from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.engine.registry import BatchRule
+from headrace.engine.declared.registry import BatchRule
 
 from .bundle import Bundle, bundle_of
 

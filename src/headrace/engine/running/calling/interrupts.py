@@ -13,7 +13,7 @@ from contextvars import Context
 from types import CodeType, CoroutineType, FrameType
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from .run import Run, current_run
+from headrace.engine.running.run import Run, current_run
 
 T = TypeVar("T")
 
