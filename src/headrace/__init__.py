@@ -3,6 +3,7 @@
 from headrace import signals
 from headrace.core.crypto.encrypted import EncryptedCodec
 from headrace.core.crypto.signed import SignedCodec
+from headrace.core.encoding.codec import Codec
 from headrace.core.errors import (
     AlreadySettled,
     AppClosed,
@@ -28,7 +29,6 @@ from headrace.core.messages.retry import RetryPolicy
 from headrace.core.messages.sending import Sending
 from headrace.core.records.job_info import JobInfo, JobProgress, RunInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
-from headrace.core.values.codec import Codec
 from headrace.core.values.secret import Secret
 from headrace.engine.declared.queue import Queue
 from headrace.engine.declared.registry import CallNext

@@ -11,6 +11,8 @@ from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.core.crypto.encrypted import EncryptedCodec
 from headrace.core.crypto.signed import SignedCodec
+from headrace.core.encoding.codec import Codec, binding, checked_codec
+from headrace.core.encoding.own_types import Encoders, add_encoders
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import checked_lines
 from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
@@ -19,11 +21,9 @@ from headrace.core.runtime.clock import SystemClock, TimeSource
 from headrace.core.signals import Signal
 from headrace.core.store import Store
 from headrace.core.values.checks import flag, unknown_option
-from headrace.core.values.codec import Codec, binding, checked_codec
 from headrace.core.values.credentials import Credentials
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
-from headrace.core.values.own_types import Encoders, add_encoders
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.app_loop.app_parts import AppParts

@@ -31,11 +31,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from headrace.app import App
+from headrace.core.encoding.encoding import encode
 from headrace.core.errors import BackendUnavailable, ConfigurationError, ResultNotKept, ResultTimeout
 from headrace.core.records.job_info import JobInfo, JobProgress
 from headrace.core.records.record import JobStatus
 from headrace.core.values.durations import Duration, positive_seconds
-from headrace.core.values.encoding import encode
 from headrace.core.values.secret import masked
 from headrace.core.values.whole_numbers import positive_number
 from headrace.dashboard import asgi

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from headrace.core.encoding.codec import AppCodec
 from headrace.core.limits.paused_tasks import is_resumed
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.outbox.database import OutboxDatabase
@@ -16,7 +17,6 @@ from headrace.core.records.traffic import KEPT_MINUTES
 from headrace.core.rules.layout import checked_partitions
 from headrace.core.runtime.clock import microseconds
 from headrace.core.topics.start import StartAt, start_of
-from headrace.core.values.codec import AppCodec
 from headrace.core.values.durations import Duration, seconds
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop

@@ -10,6 +10,8 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.core.encoding.codec import AppCodec
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import EventEnvelope, decode_event
 from headrace.core.messages.message import decode_envelope
@@ -17,8 +19,6 @@ from headrace.core.records.plain_arguments import opened, plain_arguments
 from headrace.core.records.record import Record, moment
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.topics.topic import LogEntry
-from headrace.core.values.codec import AppCodec
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.secret import masked
 
 _POSITIONAL: Final = (Parameter.POSITIONAL_ONLY, Parameter.POSITIONAL_OR_KEYWORD)

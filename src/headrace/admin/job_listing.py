@@ -6,13 +6,13 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.encoding.codec import AppCodec
 from headrace.core.errors import ConfigurationError
 from headrace.core.history.ended_job import record_of_entry, with_history
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Wanted
 from headrace.core.records.job_info import JobInfo, listed_info, newest_first
 from headrace.core.records.record import JobStatus, Page, Record
-from headrace.core.values.codec import AppCodec
 from headrace.engine.streams import StreamRouter
 
 #: How the cursor of a page of the history begins.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections import deque
 from typing import Self
 
+from headrace.core.encoding.codec import AppCodec
 from headrace.core.errors import AppClosed, ConfigurationError
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.topics.position import Position
 from headrace.core.topics.start import StartAt, start_of
 from headrace.core.topics.topic import Start
-from headrace.core.values.codec import AppCodec
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter

@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Unpack
 
+from headrace.core.encoding.codec import binding
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
 from headrace.core.messages.message import Message, Stream, group_stream
 from headrace.core.messages.outgoing import Outgoing
@@ -16,7 +17,6 @@ from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
 from headrace.core.records.answers import Answer
 from headrace.core.signals import EventPublished
 from headrace.core.topics.topic import Start
-from headrace.core.values.codec import binding
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.app_loop.portal import Portal

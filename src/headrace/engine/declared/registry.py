@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Literal, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
+from headrace.core.encoding.codec import BindingCodec
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Envelope, Stream
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.schedules.schedule import Schedule
-from headrace.core.values.codec import BindingCodec
 from headrace.engine.running.injection.resources import Lifespan
 
 from .limits import DeclaredLimits

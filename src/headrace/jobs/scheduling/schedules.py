@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 import msgspec
 from msgspec import UNSET
 
+from headrace.core.encoding.codec import BindingCodec
 from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
@@ -35,7 +36,6 @@ from headrace.core.schedules.schedule_record import (
     replace,
     resume,
 )
-from headrace.core.values.codec import BindingCodec
 from headrace.core.values.durations import Duration
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number

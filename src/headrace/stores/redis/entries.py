@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS, text_of
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.messages.job_log import NO_LOG, JobLog, decode_log
@@ -16,7 +17,6 @@ from headrace.core.messages.message import FRESH, NORMAL, State, Stream, decode_
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.records.record import JobStatus, Progress, Record
 from headrace.core.values.bounds import LATEST_US
-from headrace.core.values.decoding import DECODE_ERRORS, text_of
 
 from .keys import HELD, Lane
 from .stream_scripts import StreamScripts

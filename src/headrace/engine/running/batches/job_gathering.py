@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Envelope, Stream, decode_envelope
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.declared.registry import BatchRule
 
 from .bundle import Bundle, bundle_of

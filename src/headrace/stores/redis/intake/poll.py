@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Link, Word, pack
 from headrace.stores.redis.faults import is_out_of_memory
 from headrace.stores.redis.keys import (

@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any, Final
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.moving.moving import StoredMessage
-from headrace.core.values.decoding import text_of
 
 _RECORD: Final = re.compile(
     rb"(\d+) (\d+) (succeeded|cancelled|expired) (\d+) (\d+) (\d+) ([01]) (.*)", re.DOTALL

@@ -8,10 +8,10 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import LogEntry, Reading, Start
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Link, pack
 from headrace.stores.redis.entries import message_of, read_score
 from headrace.stores.redis.faults import can_heal

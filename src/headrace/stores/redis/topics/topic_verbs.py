@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import Moved
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.record import Counts
@@ -17,7 +18,6 @@ from headrace.core.topics.topic import (
     TopicRules,
     Topics,
 )
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.entries import read_score
 from headrace.stores.redis.faults import is_damaged, is_sealed
 from headrace.stores.redis.keys import TopicKeys

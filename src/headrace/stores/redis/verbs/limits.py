@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS, text_of
 from headrace.core.limits.figures import LimitFigures, LimitRecord
 from headrace.core.limits.limiting import Limiting
 from headrace.core.limits.rate import Rate
 from headrace.core.messages.message import Stream
-from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.cluster_slots import slot_of
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.keys import stream_of

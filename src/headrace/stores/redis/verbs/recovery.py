@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS, text_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import State, Stream, TrailEntry, encode_state
 from headrace.core.messages.outcome import DeadReason
@@ -17,7 +18,6 @@ from headrace.core.records.record import JobStatus
 from headrace.core.rules.lease import DEFAULT_LEASE
 from headrace.core.runtime.clock import SECOND, ClockWatch
 from headrace.core.store import CRASH_LIMIT, NO_CRASH_LIMITS, crash_failure
-from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import message_of, read_report, state_of
 from headrace.stores.redis.faults import lost

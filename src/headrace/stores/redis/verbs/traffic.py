@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, Counting, TrafficCount, TrafficRecord
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.keys import label_of, stream_of
 from headrace.stores.redis.server import RedisServer

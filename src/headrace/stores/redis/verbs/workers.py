@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import WorkerInfo
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.redis.scripts import LEAVE
 from headrace.stores.redis.server import RedisServer
 

@@ -14,8 +14,8 @@ from typing import Any, Final, Literal
 
 import apsw
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.values.decoding import text_of
 from headrace.stores.sqlite.faults import Failure, fault_of, unavailable
 from headrace.stores.sqlite.privacy import make_private
 

@@ -19,7 +19,7 @@ from uuid import UUID
 
 import msgspec
 
-from .secret import Secret
+from headrace.core.values.secret import Secret
 
 #: A function that makes an extension of a secret.
 Seal = Callable[[Any], Any]

@@ -8,6 +8,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from headrace.core.errors import ConfigurationError, InvalidPayload
+from headrace.core.values.secret import SECRET_CODE, Secret
 
 from .models import (
     Reducer,
@@ -20,7 +21,6 @@ from .models import (
 )
 from .models import holds_secrets as model_holds_secrets
 from .own_types import from_builtin, is_own, to_builtin
-from .secret import SECRET_CODE, Secret
 
 #: The `encode` of one of the two encoders below.
 Encode = Callable[[Any], bytes]
