@@ -6,6 +6,33 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from headrace.admin.looking.contents import Contents, contents_of
+from headrace.admin.looking.doctor import Doctor
+from headrace.admin.looking.info import (
+    QueueInfo,
+    SealInfo,
+    TopicInfo,
+    Traffic,
+    all_queues,
+    no_such_group,
+    seal_info,
+    topic_info,
+    traffic_of,
+)
+from headrace.admin.looking.job_listing import JobListing, listed_jobs, listed_status
+from headrace.admin.looking.outboxes import OutboxInfo, OutboxReader
+from headrace.admin.looking.tail import Tail, tail_of
+from headrace.admin.steering.cleaning import Cleaning, cleanable_states
+from headrace.admin.steering.dead_letters import (
+    DeadLetterVerbs,
+    Replayed,
+    chosen_letters,
+    dead_filter,
+    listed,
+)
+from headrace.admin.steering.pausing import PauseChange
+from headrace.admin.steering.repeatable import Counted
+from headrace.admin.steering.steering import EditEnvelope, Steering, edited_body, refuse_ordered_split
 from headrace.core.encoding.codec import AppCodec
 from headrace.core.limits.paused_tasks import is_resumed
 from headrace.core.messages.outcome import DeadReason
@@ -23,29 +50,8 @@ from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.declared.registry import Registry
 from headrace.engine.streams import StreamRouter
 
-from .cleaning import Cleaning, cleanable_states
-from .contents import Contents, contents_of
-from .dead_letters import DeadLetterVerbs, Replayed, chosen_letters, dead_filter, listed
-from .doctor import Doctor
-from .info import (
-    QueueInfo,
-    SealInfo,
-    TopicInfo,
-    Traffic,
-    all_queues,
-    no_such_group,
-    seal_info,
-    topic_info,
-    traffic_of,
-)
-from .job_listing import JobListing, listed_jobs, listed_status
 from .limits import LimitInfo, LimitOverride, limit_info, no_such_limit
-from .outboxes import OutboxInfo, OutboxReader
-from .pausing import PauseChange
 from .place import checked_group, checked_place, one_stream, queue_stream
-from .repeatable import Counted
-from .steering import EditEnvelope, Steering, edited_body, refuse_ordered_split
-from .tail import Tail, tail_of
 
 
 class Admin:

@@ -22,7 +22,7 @@ REASONS: Final[dict[str, str]] = {
     "engine/relaying/relay.py:_call_on_death:append": "the store must refuse a job of a user's transaction",
     "engine/streams/sending.py:_replace_older:clean": "a process must have ended between two steps before",
     "engine/declared/limits.py:_has_parts:layout": "the store must be a Redis Cluster",
-    "admin/steering.py:_cancelled:get": "the answer of the store must be lost",
+    "admin/steering/steering.py:_cancelled:get": "the answer of the store must be lost",
     "engine/upkeep/recovery.py:_dead_record:get": "a program must listen, and a job crash three times",
 }
 

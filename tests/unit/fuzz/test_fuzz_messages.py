@@ -9,7 +9,7 @@ import msgspec
 from hypothesis import strategies as st
 
 from headrace import App, EncryptedCodec, InvalidPayload, JobStatus, RetryPolicy, SignedCodec
-from headrace.admin.contents import contents_of, read_event
+from headrace.admin.looking.contents import contents_of, read_event
 from headrace.core.crypto.keys import new_key
 from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.event_envelope import EventEnvelope, decode_event

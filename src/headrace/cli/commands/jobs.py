@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import click
 
+from headrace.admin.looking.waiting import short_waiting_text
 from headrace.admin.place import Place, place_of
-from headrace.admin.waiting import short_waiting_text
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import job_document, read_page, show_page

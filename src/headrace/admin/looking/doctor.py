@@ -7,6 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import Final
 
+from headrace.admin.place import attempt
 from headrace.core.errors import BackendUnavailable, HeadraceError, RequestRefused
 from headrace.core.messages.message import Stream
 from headrace.core.records.findings import Finding, Level, ok, warn
@@ -18,7 +19,6 @@ from headrace.engine.streams import StreamRouter
 from .diagnosis import CHECKS, Problem, Workload, diagnose, group_workload, queue_workload
 from .info import seal_info
 from .outboxes import OutboxReader
-from .place import attempt
 
 #: Jobs of each queue whose task names are compared with the app's.
 SAMPLE: Final = 100

@@ -7,6 +7,7 @@ from functools import partial
 
 import msgspec
 
+from headrace.admin.place import Place, attempt, rank
 from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import DeadReason
@@ -15,7 +16,6 @@ from headrace.core.records.record import DeadLetter, JobStatus, Page, opened_let
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
-from .place import Place, attempt, rank
 from .repeatable import Counted, RepeatableSteps
 
 #: Dead letters that one step of a store replays or discards.

@@ -6,6 +6,7 @@ from datetime import datetime
 
 import msgspec
 
+from headrace.admin.place import Place, attempt, undamaged
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
 from headrace.core.moving.seal import Seal, Stage
@@ -14,8 +15,6 @@ from headrace.core.records.traffic import TrafficRecord
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import GroupRecord, TopicRecord
 from headrace.engine.streams import StreamRouter
-
-from .place import Place, attempt, undamaged
 
 
 class SealInfo(msgspec.Struct, frozen=True):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from headrace.admin.looking.info import no_such_group
+from headrace.admin.place import Place
 from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.message import Envelope, Stream, decode_envelope, encode_envelope
@@ -14,8 +16,6 @@ from headrace.core.records.record import JobStatus, Record
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
-from .info import no_such_group
-from .place import Place
 from .repeatable import Counted, RepeatableSteps
 
 #: `(id, envelope, args, kwargs)` → the envelope with other arguments.
