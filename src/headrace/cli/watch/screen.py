@@ -14,8 +14,8 @@ from typing import Final
 
 from headrace.admin.looking.doctor import RecentFindings
 from headrace.app import App
-from headrace.cli.commands.snapshot import look
 from headrace.cli.output.render import counted, echo, short
+from headrace.cli.status.snapshot import look
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
 from .state import WatchAction, WatchState

@@ -12,7 +12,7 @@ from headrace.admin import GroupInfo, QueueInfo, Traffic
 from headrace.admin.looking.diagnosis import diagnose, workloads
 from headrace.admin.looking.doctor import one_line
 from headrace.admin.place import Place
-from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.status.snapshot import Snapshot
 from headrace.core.records.findings import Finding, Level
 
 #: Seconds without an answer of the store after which the screen says so.

@@ -83,7 +83,7 @@ def dashboard(
 
 def _server(page: Starlette) -> uvicorn.Server:
     try:
-        from .dashboard_server import DashboardServer
+        from .server import DashboardServer
     except ModuleNotFoundError as error:
         if error.name != "uvicorn":
             raise

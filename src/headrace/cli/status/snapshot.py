@@ -10,14 +10,13 @@ from rich.text import Text
 
 from headrace.admin import GroupInfo, OutboxInfo, QueueInfo, SealInfo, TopicInfo, Traffic
 from headrace.app import App
+from headrace.cli.commands.topics import topics_table
+from headrace.cli.commands.workers import summary, worker_document
 from headrace.cli.output.render import number_text
 from headrace.cli.output.table import Column, FittedTable
 from headrace.core.records.record import WorkerInfo
 from headrace.core.values.times import age_text, span
 from headrace.engine.app_loop.retrying import without_retries
-
-from .topics import topics_table
-from .workers import summary, worker_document
 
 #: The higher, the sooner a column is left out.
 _NUMBERS = {"queued": 0, "running": 0, "scheduled": 2, "retrying": 1, "dead": 0, "oldest": 3}
