@@ -23,8 +23,7 @@ from headrace.core.records.answers import Answer, CancelAnswer, ReplayAnswer
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CRASH_LIMIT
-
-from .model import ModelClock, ModelMessage, StreamModel
+from headrace.testing.contract.machines.model import ModelClock, ModelMessage, StreamModel
 
 #: Few, so that they meet again.
 IDS: Final = ("ada", "bob", "cleo", "dan", "eve")

@@ -12,11 +12,11 @@ from headrace.core.records.answers import Answer, DeadFilter
 from headrace.core.runtime.clock import MovableClock
 from headrace.core.topics.topic import BEGINNING, Start
 from headrace.testing.contract.kit.orders import Orders
+from headrace.testing.contract.machines.model import LEASE_SECONDS
+from headrace.testing.contract.machines.pair import HandOut, Pair
 from headrace.testing.contract.under_test import StoreUnderTest
 
-from .model import LEASE_SECONDS
-from .pair import HandOut, Pair
-from .topic_model import QUEUED, GroupModel, ModelPlace, TopicModel
+from .model import QUEUED, GroupModel, ModelPlace, TopicModel
 
 FREE: Final = group_stream(Orders.stream.name, "free")
 ORDERED: Final = group_stream(Orders.stream.name, "ordered")

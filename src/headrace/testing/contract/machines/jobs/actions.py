@@ -11,8 +11,7 @@ from headrace.core.messages.message import Batch, Message, UniqueKey
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
 from headrace.testing.contract.kit.stand import WORK
-
-from .actions import (
+from headrace.testing.contract.machines.actions import (
     Action,
     ClaimSome,
     Promote,
@@ -25,8 +24,9 @@ from .actions import (
     settlements,
     weighted,
 )
-from .job_model import IDS
-from .job_pair import JobPair
+
+from .model import IDS
+from .pair import JobPair
 
 # --- in ---------------------------------------------------------------------------------------------------
 

@@ -12,12 +12,12 @@ from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import ORDER_KEY, JobStatus, Record
 from headrace.core.runtime.clock import SECOND, MovableClock
+from headrace.testing.contract.machines.jobs.model import SUSPECT, ModelJob
+from headrace.testing.contract.machines.jobs.pair import TOLERANCE_US, JobPair
+from headrace.testing.contract.machines.pair import HandOut
 from headrace.testing.contract.under_test import StoreUnderTest
 
-from .job_model import SUSPECT, ModelJob
-from .job_pair import TOLERANCE_US, JobPair
-from .limit_model import LimitModel, limits_of
-from .pair import HandOut
+from .model import LimitModel, limits_of
 
 #: What is declared at the start. `user` is used by key, `sms` and `user` together with others.
 DECLARED: Final = (

@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 
 from headrace.core.messages.message import Stream
 from headrace.core.topics.topic import BEGINNING, NEW, Start
-
-from .actions import (
+from headrace.testing.contract.machines.actions import (
     Action,
     ClaimSome,
     Promote,
@@ -22,7 +21,8 @@ from .actions import (
     settlements,
     weighted,
 )
-from .topic_pair import GROUPS, ORDERED, TopicPair
+
+from .pair import GROUPS, ORDERED, TopicPair
 
 
 @dataclass(frozen=True)

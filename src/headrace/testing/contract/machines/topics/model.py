@@ -16,8 +16,7 @@ from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import CRASH_LIMIT
 from headrace.core.topics.topic import Start
-
-from .model import ModelClock, ModelMessage, StreamModel
+from headrace.testing.contract.machines.model import ModelClock, ModelMessage, StreamModel
 
 
 class ModelPlace(Enum):

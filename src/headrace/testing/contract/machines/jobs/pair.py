@@ -10,10 +10,10 @@ from headrace.core.records.answers import DeadFilter
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.runtime.clock import SECOND, MovableClock, microseconds
 from headrace.testing.contract.kit.stand import WORK
+from headrace.testing.contract.machines.pair import HandOut, Pair
 from headrace.testing.contract.under_test import StoreUnderTest
 
-from .job_model import IDS, JobModel, ModelJob
-from .pair import HandOut, Pair
+from .model import IDS, JobModel, ModelJob
 
 #: The model counts whole seconds and a run takes a few: times that differ by less are the same.
 TOLERANCE_US: Final = 10 * SECOND

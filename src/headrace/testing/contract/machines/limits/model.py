@@ -16,9 +16,8 @@ from headrace.core.messages.constraints import Constraints, LimitKey
 from headrace.core.messages.outcome import Outcome, Released, Retry, Snoozed
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import microseconds
-
-from .job_model import SUSPECT, JobModel, ModelJob
-from .model import ModelClock
+from headrace.testing.contract.machines.jobs.model import SUSPECT, JobModel, ModelJob
+from headrace.testing.contract.machines.model import ModelClock
 
 #: Of a tenant that could be served all the time, each other one is served at most so often before it.
 MOST_TURNS = 2

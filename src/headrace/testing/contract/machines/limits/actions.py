@@ -13,8 +13,7 @@ from headrace.core.limits.rate import Rate
 from headrace.core.messages.constraints import Constraints, LimitKey
 from headrace.core.messages.outcome import Released
 from headrace.testing.contract.kit.stand import WORK
-
-from .actions import (
+from headrace.testing.contract.machines.actions import (
     Action,
     ClaimSome,
     Promote,
@@ -25,7 +24,7 @@ from .actions import (
     processes,
     weighted,
 )
-from .job_actions import (
+from headrace.testing.contract.machines.jobs.actions import (
     Append,
     AppendAgain,
     Cancel,
@@ -40,7 +39,8 @@ from .job_actions import (
     settled,
     work,
 )
-from .limit_pair import DECLARED, LimitPair
+
+from .pair import DECLARED, LimitPair
 
 
 @dataclass(frozen=True)

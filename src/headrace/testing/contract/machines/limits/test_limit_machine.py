@@ -7,11 +7,11 @@ from hypothesis import settings
 
 from headrace.core.limits.limiting import Limiting
 from headrace.core.runtime.clock import MovableClock
+from headrace.testing.contract.machines.machine import lengths, run_machine
 from headrace.testing.contract.under_test import StoreUnderTest
 
-from .limit_actions import actions
-from .limit_pair import LimitPair
-from .machine import lengths, run_machine
+from .actions import actions
+from .pair import LimitPair
 
 
 @pytest.mark.whole("the model knows one order")

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+from headrace.testing.contract.machines.machine import lengths, run_machine
 from headrace.testing.contract.under_test import StoreUnderTest
 
-from .machine import lengths, run_machine
-from .topic_actions import actions
-from .topic_pair import TopicPair
+from .actions import actions
+from .pair import TopicPair
 
 
 @pytest.mark.whole(

@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from hypothesis import settings
 
+from headrace.testing.contract.machines.machine import lengths, run_machine
 from headrace.testing.contract.under_test import StoreUnderTest
 
-from .job_actions import actions
-from .job_pair import JobPair
-from .machine import lengths, run_machine
+from .actions import actions
+from .pair import JobPair
 
 
 @pytest.mark.whole("the model knows one order")
