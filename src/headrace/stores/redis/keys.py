@@ -108,7 +108,7 @@ from typing import Final, Literal, TypeAlias
 from headrace.core.messages.message import Stream, StreamKind
 
 #: Changes when versions on both sides of a change cannot work on the same keys. Each refuses the keys of the
-#: other (format.py).
+#: other (server/format.py).
 FORMAT = "v1"
 
 #: The lane of messages with constraints that are handed out.

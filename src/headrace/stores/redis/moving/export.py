@@ -30,7 +30,7 @@ from headrace.core.topics.topic import LogEntry, Ordering
 from headrace.stores.redis.entries import constraints_of, message_of, read_score, readable
 from headrace.stores.redis.keys import NORMAL_LANE
 from headrace.stores.redis.scripts import READ_ASIDE
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.topics.topic_verbs import rules_of
 from headrace.stores.redis.verbs.schedules import records_of
 

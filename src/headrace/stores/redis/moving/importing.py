@@ -25,10 +25,10 @@ from headrace.core.schedules.schedule_record import ScheduleRecord
 from headrace.core.topics.topic import LogEntry
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import stored_constraints
-from headrace.stores.redis.faults import conflict_in
 from headrace.stores.redis.keys import QueueKeys, TopicKeys, label_of
 from headrace.stores.redis.scripts import IMPORT_PAGE, rules_text
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import conflict_in
+from headrace.stores.redis.server.server import RedisServer
 
 from .aside_keys import unique_prefix
 from .end_records import end_record

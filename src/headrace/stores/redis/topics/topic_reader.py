@@ -14,10 +14,10 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import LogEntry, Reading, Start
 from headrace.stores.redis.client.connection import Link, pack
 from headrace.stores.redis.entries import message_of, read_score
-from headrace.stores.redis.faults import can_heal
 from headrace.stores.redis.intake.blocking_read import BlockingRead
 from headrace.stores.redis.keys import TopicKeys
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import can_heal
+from headrace.stores.redis.server.server import RedisServer
 
 from .log_position import position_of
 

@@ -16,7 +16,7 @@ from headrace.core.values.bounds import LATEST_US
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import read_score
 from headrace.stores.redis.scripts import RECORD_HISTORY
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: Bytes of entries in one script.

@@ -20,9 +20,9 @@ from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.cluster_slots import slot_of
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.keys import stream_of
-from headrace.stores.redis.labels import labels_of
 from headrace.stores.redis.scripts import SET_FIGURES
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.labels import labels_of
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: What `set_figures` does.

@@ -15,9 +15,9 @@ from headrace.core.schedules.schedule_record import (
     Swapped,
     Timetable,
 )
-from headrace.stores.redis.faults import is_damaged
 from headrace.stores.redis.scripts import SCHEDULES
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import is_damaged
+from headrace.stores.redis.server.server import RedisServer
 
 from .append import swap_call
 

@@ -20,10 +20,10 @@ from headrace.core.runtime.clock import SECOND, ClockWatch
 from headrace.core.store import CRASH_LIMIT, NO_CRASH_LIMITS, crash_failure
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import message_of, read_report, state_of
-from headrace.stores.redis.faults import lost
 from headrace.stores.redis.keys import HELD, Lane
 from headrace.stores.redis.scripts import OVERDUE, REBASE, RECOVER
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import lost
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import StreamScripts
 
 from .scan_turns import HELD_SHARE, LEASE_OF_TURNS, ScanTurns

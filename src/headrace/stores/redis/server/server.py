@@ -20,12 +20,12 @@ from headrace.stores.redis.client.connection import Greeting, Hearing, Link, Wir
 from headrace.stores.redis.client.open_connections import OpenConnections
 from headrace.stores.redis.client.sentinels import SentinelClient
 from headrace.stores.redis.health.permissions import Permissions, Probe, Role, probe_keys
+from headrace.stores.redis.keys import FORMAT, NamespaceKeys, label_of
+from headrace.stores.redis.scripts import Script
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 from .faults import DamagedReply, OutOfMemory, error_of, is_denied, is_error, leads_elsewhere, lost
-from .keys import FORMAT, NamespaceKeys, label_of
-from .scripts import Script
 from .server_info import ServerInfo, check_server, warn_of_risks
-from .stream_scripts import ScriptCall, StreamScripts
 
 #: Queues whose keys a process keeps without serving them. With more, it forgets the older ones.
 QUEUES_MOST = 1000

@@ -11,8 +11,8 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import WORKER_TTL_US
 from headrace.core.runtime.clock import SECOND
-from headrace.stores.redis.faults import is_out_of_memory
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import is_out_of_memory
+from headrace.stores.redis.server.server import RedisServer
 
 from .workers import read_worker
 

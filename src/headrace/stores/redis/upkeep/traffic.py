@@ -8,7 +8,7 @@ from headrace.core.encoding.decoding import text_of
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, Counting, TrafficCount, TrafficRecord
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.keys import label_of, stream_of
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 
 #: A field in the hash of a minute is one of these words and the label of the stream.
 DONE, FAILED, DEAD = "done", "failed", "dead"

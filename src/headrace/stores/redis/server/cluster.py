@@ -17,13 +17,13 @@ from headrace.stores.redis.client.cluster_nodes import ClusterNodes, NodeRequest
 from headrace.stores.redis.client.cluster_slots import AnyNode, ClusterSlots, SlotOwner, slot_of
 from headrace.stores.redis.client.connection import Finder, Greeting, Hearing, Link, Wire, Word, pack
 from headrace.stores.redis.health.permissions import Probe, probe_keys
+from headrace.stores.redis.keys import label_of
+from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 from .faults import DamagedReply, error_of, leads_elsewhere, lost, passes_soon, redirection_of
-from .keys import label_of
 from .notices import Notices
 from .server import RedisServer
 from .server_info import ServerInfo
-from .stream_scripts import ScriptCall, StreamScripts
 
 
 class ClusterStore(RedisServer):

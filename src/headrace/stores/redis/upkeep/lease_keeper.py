@@ -14,9 +14,9 @@ from headrace.core.rules.lease import DEFAULT_LEASE
 from headrace.core.store import LeaseKeeper
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.notices import Notices
 from headrace.stores.redis.scripts import RENEW
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.notices import Notices
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall
 
 #: Claims in one script.

@@ -10,7 +10,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Promoted
 from headrace.core.runtime.clock import SECOND
 from headrace.stores.redis.scripts import ISSUE_DUE_EVENTS, PROMOTE
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import StreamScripts
 
 #: Bytes of bodies that one step of promotion moves.

@@ -6,8 +6,8 @@ from __future__ import annotations
 import re
 
 from headrace.core.errors import ConfigurationError
+from headrace.stores.redis.keys import FORMAT
 
-from .keys import FORMAT
 from .server import RedisServer
 
 

@@ -10,7 +10,7 @@ from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import WorkerInfo
 from headrace.stores.redis.scripts import LEAVE
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 
 
 class WorkerEntry(msgspec.Struct, frozen=True, array_like=True):
