@@ -17,7 +17,7 @@ import apsw
 from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.stores.sqlite.faults import Failure, fault_of, unavailable
-from headrace.stores.sqlite.privacy import make_private
+from headrace.stores.sqlite.file.privacy import make_private
 
 from . import forks
 from .fair_write_lock import TURN, FairWriteLock
