@@ -19,7 +19,7 @@ def waiting_text(job: JobInfo) -> str:
 
 
 def short_waiting_text(job: JobInfo) -> str:
-    """The same for a narrow column."""
+    """Says in a few words what a queued job waits for, for a narrow column. Empty: it does not wait."""
     if job.waiting_for == ORDER_KEY:
         return "waits in order"
     if job.waiting_for.startswith(PAUSED):

@@ -68,7 +68,7 @@ class LimitedProtocol(H11Protocol):
             self.room.works(self.transport)
 
     def _what_is_awaited(self) -> str:
-        """Of the client; nothing while it is our turn."""
+        """What the client must do next; empty while it is the server's turn."""
         if self.flow.write_paused:
             return "reading"
         cycle: RequestResponseCycle | None = self.cycle

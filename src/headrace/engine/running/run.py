@@ -107,13 +107,13 @@ class Run(msgspec.Struct, eq=False):
 
     @property
     def topic(self) -> str | None:
-        """Of an event: the topic's name."""
+        """The name of an event's topic; None for a job."""
         stream = self.claim.whole
         return stream.topic if stream.kind == "group" else None
 
     @property
     def group(self) -> str | None:
-        """Of an event: the name of the group that handles it; a fan-out has none."""
+        """The name of the group that handles an event; None for a job and in a fan-out."""
         stream = self.claim.whole
         return group_name(stream) or None if stream.kind == "group" else None
 

@@ -312,7 +312,7 @@ class PostgresOutbox(PostgresDatabase, OutboxDatabase):
         return await self._run(take, in_transaction=True) if await self._run(look) else []
 
     async def _listen(self, connection: PostgresConnection) -> None:
-        """Once for each connection of a relay. Behind a pooler notifications do not arrive."""
+        """Listens once on each connection of a relay. Behind a pooler notifications do not arrive."""
         if not connection.pooled and not connection.listens:
             await connection.listen(self._channel)
         self._listens = connection.listens

@@ -215,7 +215,7 @@ class _PageWords:
 
 
 def _constraints(item: StoredMessage) -> bytes | None:
-    """They are empty of a job that has only an order key."""
+    """The constraints as they are stored; empty for a job that has only an order key."""
     if item.constraints is None:
         return b"" if item.order_key else None
     return stored_constraints(item.constraints)

@@ -84,21 +84,21 @@ class Pause:
 class Cancel:
     process: int
     choice: int
-    mark: int
+    kept: int
 
     def play(self, pair: JobPair) -> None:
-        id, ttl_us = chosen(["nobody", *pair.model.messages], self.choice), microseconds(self.mark)
+        id, ttl_us = chosen(["unknown", *pair.model.messages], self.choice), microseconds(self.kept)
         answer = pair.run(pair.backends[self.process].cancel(WORK, id, ttl_us=ttl_us))
         assert answer == pair.model.cancel(id, ttl_us)
 
 
 @dataclass(frozen=True)
-class Hasten:
+class RunNow:
     process: int
     choice: int
 
     def play(self, pair: JobPair) -> None:
-        id = chosen(["nobody", *pair.model.messages], self.choice)
+        id = chosen(["unknown", *pair.model.messages], self.choice)
         assert pair.run(pair.backends[self.process].run_now(WORK, id)) == pair.model.run_now(id)
 
 
@@ -109,26 +109,26 @@ class Rewrite:
     body: bytes
 
     def play(self, pair: JobPair) -> None:
-        id = chosen(["nobody", *pair.model.messages], self.choice)
+        id = chosen(["unknown", *pair.model.messages], self.choice)
         rewritten = pair.run(pair.backends[self.process].rewrite(WORK, id, self.body))
         assert rewritten == pair.model.rewrite(id, self.body)
 
 
 @dataclass(frozen=True)
 class Purge:
-    mark: int
+    kept: int
 
     def play(self, pair: JobPair) -> None:
         if pair.model.count(JobStatus.QUEUED) > 2:  # else there would rarely be much in the store
-            ttl_us = microseconds(self.mark)
+            ttl_us = microseconds(self.kept)
             purged = pair.run(pair.backends[0].purge(WORK, ttl_us=ttl_us, limit=100))
             assert purged == pair.model.purge(ttl_us)
 
 
 # --- how they are drawn -----------------------------------------------------------------------------------
 
-MARKS = [0, 10, 40]
-marks = st.sampled_from(MARKS)
+KEPT_SECONDS = [0, 10, 40]
+kept_seconds = st.sampled_from(KEPT_SECONDS)
 bodies = st.binary(max_size=2)
 
 unique_keys = st.none() | st.builds(
@@ -158,7 +158,7 @@ batches = st.lists(
 )
 
 work = st.just(WORK)
-settled = settlements(work, ["failed", "crashed", "released", "nothing"], MARKS, st.none() | bodies)
+settled = settlements(work, ["failed", "crashed", "released", "nothing"], KEPT_SECONDS, st.none() | bodies)
 
 actions: st.SearchStrategy[Action[JobPair]] = weighted(
     [
@@ -169,9 +169,9 @@ actions: st.SearchStrategy[Action[JobPair]] = weighted(
         (7, settled),
         (2, st.builds(Promote, processes, st.sampled_from([1, 100]), st.sampled_from([0, 10, 50]))),
         (1, st.builds(Pause, processes)),
-        (2, st.builds(Cancel, processes, choices, marks)),
-        (1, st.builds(Purge, marks)),
-        (1, st.builds(Hasten, processes, choices)),
+        (2, st.builds(Cancel, processes, choices, kept_seconds)),
+        (1, st.builds(Purge, kept_seconds)),
+        (1, st.builds(RunNow, processes, choices)),
         (1, st.builds(Rewrite, processes, choices, bodies)),
     ]
 )

@@ -67,7 +67,7 @@ class ModelJob(ModelMessage):
 
 
 @dataclass
-class Mark:
+class ModelEndRecord:
     status: JobStatus
     until: int
     result: bytes | None = None
@@ -78,7 +78,7 @@ class JobModel(StreamModel[ModelJob]):
         super().__init__(clock)
         self.paused = False
         self.dead: list[str] = []  # the latest last
-        self._marks: dict[str, Mark] = {}
+        self._end_records: dict[str, ModelEndRecord] = {}
         self._keys: dict[str, tuple[str, int | None]] = {}
         self._batches: dict[str, tuple[int, list[Answer], int]] = {}
         self._turns = 0
@@ -89,15 +89,15 @@ class JobModel(StreamModel[ModelJob]):
     def dead_ids(self) -> list[str]:
         return self.dead
 
-    def mark(self, id: str) -> Mark | None:
-        mark = self._marks.get(id)
-        return mark if mark and mark.until > self.now else None
+    def end_record(self, id: str) -> ModelEndRecord | None:
+        end = self._end_records.get(id)
+        return end if end and end.until > self.now else None
 
     def status(self, id: str) -> JobStatus:
         if id in self.messages:
             return JobStatus.EXPIRED if self.messages[id].expired(self.now) else self.messages[id].status
-        mark = self.mark(id)
-        return mark.status if mark else JobStatus.UNKNOWN
+        end = self.end_record(id)
+        return end.status if end else JobStatus.UNKNOWN
 
     def count(self, status: JobStatus) -> int:
         return sum(job.status is status for job in self.messages.values())
@@ -150,7 +150,7 @@ class JobModel(StreamModel[ModelJob]):
             self._parted(replaced)
             if not message.fresh:
                 until = self.now + message.expired_ttl_us // SECOND
-                self._marks[message.id] = Mark(JobStatus.CANCELLED, until)
+                self._end_records[message.id] = ModelEndRecord(JobStatus.CANCELLED, until)
             self._add(msgspec.structs.replace(message, id=replaced.id))
             return Answer(replaced.id, "replaced")
         self._add(message)
@@ -337,7 +337,7 @@ class JobModel(StreamModel[ModelJob]):
     def _end(self, job: ModelJob, status: JobStatus, ttl_us: int, result: bytes | None = None) -> None:
         self._release_key(job, expired=status is JobStatus.EXPIRED)
         del self.messages[job.id]
-        self._marks[job.id] = Mark(status, self.now + ttl_us // SECOND, result)
+        self._end_records[job.id] = ModelEndRecord(status, self.now + ttl_us // SECOND, result)
         self._parted(job)
 
     def _parted(self, job: ModelJob) -> None:

@@ -86,8 +86,8 @@ class JobPair(Pair):
             assert (record.status if record else JobStatus.UNKNOWN) is self.model.status(id)
             if record is not None and id in self.model.messages:
                 self._compare_living(record, self.model.messages[id])
-            elif record is not None and (mark := self.model.mark(id)):
-                assert record.result == mark.result
+            elif record is not None and (end := self.model.end_record(id)):
+                assert record.result == end.result
 
     def _compare_living(self, record: Record, job: ModelJob) -> None:
         state = record.state

@@ -42,7 +42,7 @@ class Publish:
 
 
 @dataclass(frozen=True)
-class Tend:
+class KeepTopics:
     limit: int
 
     def play(self, pair: TopicPair) -> None:
@@ -50,7 +50,7 @@ class Tend:
 
 
 @dataclass(frozen=True)
-class Arrange:
+class DeclareTopic:
     """Bounds by age are between two multiples of ten seconds."""
 
     max_length: int | None
@@ -122,8 +122,8 @@ actions: st.SearchStrategy[Action[TopicPair]] = weighted(
         (7, st.builds(ClaimSome, groups, processes, st.sampled_from([1, 2, 3, 50]), st.just(50))),
         (8, settled),
         (2, st.builds(Promote, processes, st.just(100), st.sampled_from([0, 10, 50]))),
-        (2, st.builds(Tend, st.sampled_from([1, 2, 100]))),
-        (1, st.builds(Arrange, st.sampled_from([None, 2, 4]), st.sampled_from([None, 25, 55]))),
+        (2, st.builds(KeepTopics, st.sampled_from([1, 2, 100]))),
+        (1, st.builds(DeclareTopic, st.sampled_from([None, 2, 4]), st.sampled_from([None, 25, 55]))),
         (1, st.builds(JoinAgain, groups, processes)),
         (2, st.builds(Reset, groups, choices)),
         (1, st.builds(Rejoin, groups, choices)),
