@@ -5,17 +5,3 @@ for stream = #ARGV[7], 1, -1 do
   LABELS[stream] = table.remove(ARGV)
 end
 local GROUP, META, LABEL = ARGV[1], KEYS[6], LABELS[1]
-
-local function clock()
-  local time = redis.call('TIME')
-  return time[1] * 1000000 + time[2] + OFFSET
-end
-
-local function digits(number)
-  return string.format('%.0f', number)
-end
-
-local function text_at(key)
-  local value = redis.pcall('GET', key)
-  return type(value) == 'string' and value or nil
-end

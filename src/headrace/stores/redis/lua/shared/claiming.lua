@@ -138,7 +138,7 @@ local function read(stream, lane, limit)
   return true
 end
 
--- A lane, and the same of child work: in turns one of them is first.
+-- A lane and the lane of its child work. They take turns at being first.
 local function each_kind(lane)
   local child = lane == 1 and 0 or lane + 4
   return children_first and { child, lane } or { lane, child }

@@ -17,7 +17,7 @@ local function has_expired(message, now)
   return expiry and expiry <= now and not was_begun(message)
 end
 
--- The same for one that may run or be dead as well.
+-- Whether a message at this place waits and has expired; it may run or be dead as well.
 local function waits_expired(place, message, now)
   if place == 'D' or not has_expired(message, now) then
     return false

@@ -59,7 +59,7 @@ local function know_counts(prefix, fields)
   end
 end
 
--- The same for slots that come back. Answers whether any line waits for one of them.
+-- Reads the counts of limits whose slots come back. Answers whether any line waits for one of them.
 local function look_ahead(limits)
   local budgets, keyed, waiting = {}, {}, {}
   for index, limit in ipairs(limits) do
