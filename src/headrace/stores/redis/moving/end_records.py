@@ -1,4 +1,4 @@
-"""End records as they are stored: `<ended> <until> <content>`, see lua/shared/ending.lua."""
+"""End records as they are stored: `<ended> <until> <content>`, see lua/shared/messages/ending.lua."""
 
 from __future__ import annotations
 

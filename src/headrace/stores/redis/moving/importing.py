@@ -190,7 +190,7 @@ class _PageWords:
             self._words += ("U", item.key, item.id)
 
     def _message_words(self, item: StoredMessage) -> list[Word]:
-        """The fields of a message: lua/shared/message.lua names them."""
+        """The fields of a message: lua/shared/messages/message.lua names them."""
         kind, key = self._stream.kind, item.key
         unique = f"{_KINDS.get(item.until or '', 'f')}{key}" if kind == "queue" else f"k{key}"
         late = kind == "group" and item.written_us > 0

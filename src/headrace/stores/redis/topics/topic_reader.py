@@ -127,7 +127,7 @@ class LogReader:
 
 
 def _entry(row: Any) -> LogEntry:
-    """The event in a row, as lua/shared/topic.lua describes it."""
+    """The event in a row, as lua/shared/topics/topic.lua describes it."""
     entry, fields = row
     event, number = message_of(fields), int(entry.partition(b"-")[0])
     return LogEntry(

@@ -36,7 +36,8 @@ BRIEFLY = 1_000
 _UNLIMITED = -1
 _SHAPE = 4  # the word that says what the messages are
 
-#: Largest body in bytes that `append_one` takes. `append` must note larger ones (lua/shared/queueing.lua).
+#: Largest body in bytes that `append_one` takes. `append` must note larger ones
+#: (lua/shared/messages/queueing.lua).
 SMALL = 4096
 
 #: The answer of `append_one` when it has stored the message.

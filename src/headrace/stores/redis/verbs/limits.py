@@ -145,7 +145,7 @@ def _count(text: str) -> int:
 
 
 def _text(figures: LimitFigures) -> str:
-    """The figures in the form of lua/shared/limits.lua."""
+    """The figures in the form of lua/shared/limits/limits.lua."""
     rate = figures.rate
     most = "-" if figures.max_running is None else figures.max_running
     return f"{most} - - -" if rate is None else f"{most} {rate.count} {rate.per_us} {rate.burst}"

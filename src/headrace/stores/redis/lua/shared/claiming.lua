@@ -8,7 +8,7 @@ local reads, paused, open, large = {}, {}, {}, {}
 local used = {} -- lanes of streams, beside that of normal priority
 local has_lines = false -- see limits.lua
 
--- Bytes of a message that is small (see shared/queueing.lua). How many are read here, few at a time, where there
+-- Bytes of a message that is small (see shared/messages/queueing.lua). How many are read here, few at a time, where there
 -- may be large ones, and how many bytes.
 local SMALL, CAREFUL, HERE = 4096, 64, 262144
 local here = math.min(room, HERE)
@@ -200,7 +200,7 @@ local function shares(further, lane)
   return worthwhile
 end
 
--- Leaves the consumer's name where nothing was read (see shared/queueing.lua), as a token that no other claim has. A
+-- Leaves the consumer's name where nothing was read (see shared/messages/queueing.lua), as a token that no other claim has. A
 -- token that is there stays: as long as it is the same, nothing was queued since.
 local function wait()
   local found, tokens, time = {}, {}, redis.call('TIME')
