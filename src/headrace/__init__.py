@@ -3,6 +3,7 @@
 from headrace import signals
 from headrace.core.crypto.encrypted import EncryptedCodec
 from headrace.core.crypto.signed import SignedCodec
+from headrace.core.encoding.codec import Codec
 from headrace.core.errors import (
     AlreadySettled,
     AppClosed,
@@ -28,13 +29,12 @@ from headrace.core.messages.retry import RetryPolicy
 from headrace.core.messages.sending import Sending
 from headrace.core.records.job_info import JobInfo, JobProgress, RunInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
-from headrace.core.values.codec import Codec
 from headrace.core.values.secret import Secret
-from headrace.engine.queue import Queue
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.queue import Queue
+from headrace.engine.declared.registry import CallNext
 from headrace.engine.running.injection.dependencies import Depends
 from headrace.engine.running.run import Run, current_job
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 from headrace.events.delivery import Delivery
 from headrace.events.event import Duplicate, Event, Published, Refused
 from headrace.events.topic import Topic, TopicPattern

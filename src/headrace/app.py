@@ -11,6 +11,8 @@ from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.core.crypto.encrypted import EncryptedCodec
 from headrace.core.crypto.signed import SignedCodec
+from headrace.core.encoding.codec import Codec, binding, checked_codec
+from headrace.core.encoding.own_types import Encoders, add_encoders
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.job_log import checked_lines
 from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPolicy, checked_retry
@@ -19,26 +21,24 @@ from headrace.core.runtime.clock import SystemClock, TimeSource
 from headrace.core.signals import Signal
 from headrace.core.store import Store
 from headrace.core.values.checks import flag, unknown_option
-from headrace.core.values.codec import Codec, binding, checked_codec
 from headrace.core.values.credentials import Credentials
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
-from headrace.core.values.own_types import Encoders, add_encoders
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.app_loop.app_parts import AppParts
+from headrace.engine.declared.queue import Queue
+from headrace.engine.declared.registry import Middleware, Registry
+from headrace.engine.declared.subscription import Subscription
 from headrace.engine.emitter import Emitter
 from headrace.engine.history.keeping import checked_history
 from headrace.engine.intake.served_names import QueueNames, chosen_queues, chosen_slots, chosen_subscriptions
-from headrace.engine.options import WorkerOptions
-from headrace.engine.queue import Queue
-from headrace.engine.registry import Middleware, Registry
 from headrace.engine.running.injection.resources import bound_lifespan
 from headrace.engine.streams import StreamRouter
-from headrace.engine.subscription import Subscription
 from headrace.engine.transactions.writer import TransactionWriter
 from headrace.engine.upkeep.leases import SHORTEST_LEASE
-from headrace.engine.worker import Worker
+from headrace.engine.worker.options import WorkerOptions
+from headrace.engine.worker.worker import Worker
 from headrace.events.events import Events
 from headrace.events.topic import Topic
 from headrace.jobs.handles.job import Job
@@ -48,11 +48,11 @@ from headrace.jobs.scheduling.schedules import Schedules
 from headrace.jobs.sending import EnqueueHooks, within
 from headrace.jobs.task import Call, Task
 from headrace.observability.logs import log_signals
+from headrace.stores.outbox import chosen_outbox, own_sqlite_file
 
 from .admin import Admin
 from .declarations import AppDeclarations
 from .stores import chosen_store, chosen_url
-from .stores.outbox import chosen_outbox, own_sqlite_file
 from .sync import Portal, Sync
 
 P = ParamSpec("P")

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, ParamSpec, TypeVar, Unpack, overload
 
+from headrace.core.encoding.annotations import names_in_sight
 from headrace.core.schedules.schedule import CatchUp, Timing
-from headrace.core.values.annotations import names_in_sight
 from headrace.core.values.durations import Duration
 from headrace.core.values.shown_options import shows_options
 from headrace.engine.app_loop.app_loop import AppLoop
-from headrace.engine.queue import Queue
+from headrace.engine.declared.queue import Queue
 from headrace.events.events import Events
 from headrace.events.options import TopicSettings, topic_options
 from headrace.events.topic import Topic, TopicPattern

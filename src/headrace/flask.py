@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.app import App
 from headrace.core.errors import ConfigurationError
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from headrace.engine.running.run import Run
 
 try:

@@ -31,11 +31,11 @@ from urllib.parse import urlencode
 import msgspec
 
 from headrace.app import App
+from headrace.core.encoding.encoding import encode
 from headrace.core.errors import BackendUnavailable, ConfigurationError, ResultNotKept, ResultTimeout
 from headrace.core.records.job_info import JobInfo, JobProgress
 from headrace.core.records.record import JobStatus
 from headrace.core.values.durations import Duration, positive_seconds
-from headrace.core.values.encoding import encode
 from headrace.core.values.secret import masked
 from headrace.core.values.whole_numbers import positive_number
 from headrace.dashboard import asgi
@@ -144,7 +144,7 @@ class LoginRedirect:
         return (await allowed if inspect.isawaitable(allowed) else allowed) is not True
 
 
-class JobNews(msgspec.Struct, omit_defaults=True):
+class JobUpdate(msgspec.Struct, omit_defaults=True):
     """What a browser learns about a job."""
 
     id: str
@@ -238,7 +238,7 @@ class JobEvents:
             if info.status.over:
                 yield await self._end(job, info)
                 return
-            event = b"event: job\ndata: " + _encode(self._news(info)) + b"\n\n"
+            event = b"event: job\ndata: " + _encode(self._update(info)) + b"\n\n"
             if event != last:
                 last, sent_at = event, time.monotonic()
                 yield event
@@ -256,17 +256,17 @@ class JobEvents:
         return await job.info()
 
     async def _end(self, job: Job[Any], info: JobInfo) -> bytes:
-        news = self._news(info)
+        update = self._update(info)
         if info.status is JobStatus.SUCCEEDED:
             try:
-                news.result = plain(await job.result(timeout=RESULT_TIMEOUT))
+                update.result = plain(await job.result(timeout=RESULT_TIMEOUT))
             except (ResultNotKept, ResultTimeout):
                 pass
-        return b"event: end\ndata: " + _encode(news) + b"\n\n"
+        return b"event: end\ndata: " + _encode(update) + b"\n\n"
 
-    def _news(self, info: JobInfo) -> JobNews:
+    def _update(self, info: JobInfo) -> JobUpdate:
         error = f"{info.error_type}: {info.error}" if self._errors and info.error_type else None
-        return JobNews(info.id, info.task, info.status, info.attempts, info.progress, error)
+        return JobUpdate(info.id, info.task, info.status, info.attempts, info.progress, error)
 
 
 class JobStream(StreamingResponse):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from headrace import App, RetryPolicy, Run, signals
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 
 
 async def test_middleware_wraps_every_run() -> None:

@@ -14,7 +14,7 @@ NEEDED = {"headrace", "msgspec", "cronsim", "typing_extensions"}
 LATER = (
     "headrace.cli",
     "headrace.dashboard",
-    "headrace.engine.build",
+    "headrace.engine.worker.build",
     "headrace.engine.running.executor",
     "headrace.observability.prometheus",
     "headrace.stores.memory",

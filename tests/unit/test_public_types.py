@@ -22,7 +22,7 @@ import headrace.signals
 import headrace.store
 import headrace.sync
 import headrace.testing
-from headrace.engine.subscription import Subscription
+from headrace.engine.declared.subscription import Subscription
 
 MODULES: list[ModuleType] = [
     headrace,

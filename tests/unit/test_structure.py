@@ -16,6 +16,8 @@ from headrace.core.store import LeaseKeeper, PartitionedStore, Store
 
 SOURCE = Path(headrace.__file__).parent
 
+MOST_LINES = 400
+
 #: Users meet these as errors and as signals, each under its own module.
 BOTH = {"JobCancelled", "JobExpired", "JobFailed"}
 
@@ -28,6 +30,11 @@ def test_no_class_name_stands_for_two_things() -> None:
                 places[node.name].append(str(path.relative_to(SOURCE)))
     twice = {name: found for name, found in places.items() if len(found) > 1 and name not in BOTH}
     assert twice == {}
+
+
+def test_a_module_has_at_most_400_lines() -> None:
+    lengths = {path: len(path.read_text().splitlines()) for path in SOURCE.rglob("*.py")}
+    assert {str(path): length for path, length in lengths.items() if length > MOST_LINES} == {}
 
 
 def test_a_store_implements_at_most_45_verbs_and_six_for_each_later_capability() -> None:

@@ -1,13 +1,14 @@
 """Inspect and control a store: the base of the command line and of the dashboard."""
 
+from headrace.admin.looking.contents import Contents, EventInfo
+from headrace.admin.looking.info import GroupInfo, QueueInfo, SealInfo, TopicInfo, Traffic
+from headrace.admin.looking.outboxes import OutboxInfo
+from headrace.admin.looking.tail import Tail
+from headrace.admin.steering.dead_letters import Replayed
+from headrace.admin.steering.repeatable import Counted
+
 from .admin import Admin
-from .contents import Contents, EventInfo
-from .dead_letters import Replayed
-from .info import GroupInfo, QueueInfo, SealInfo, TopicInfo, Traffic
 from .limits import LimitInfo
-from .outboxes import OutboxInfo
-from .repeatable import Counted
-from .tail import Tail
 
 __all__ = [
     "Admin",

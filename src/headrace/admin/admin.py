@@ -1,44 +1,14 @@
-"""The methods of `app.admin`. The arguments `queue=`, `topic=` and `group=` name a queue, all groups of a
-topic, or one of them. Without any of them a method covers all queues and groups."""
+"""The methods of `app.admin`. Each checks its arguments, and a part of this package does the work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
-from headrace.core.limits.paused_tasks import is_resumed
-from headrace.core.messages.message import (
-    Envelope,
-    Stream,
-    decode_envelope,
-    encode_envelope,
-    group_stream,
-)
-from headrace.core.messages.outcome import DeadReason
-from headrace.core.outbox.database import OutboxDatabase
-from headrace.core.records.findings import Finding
-from headrace.core.records.job_info import JobInfo, job_info, listed_info, newest_first
-from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.records.traffic import KEPT_MINUTES
-from headrace.core.rules.layout import checked_partitions
-from headrace.core.runtime.clock import microseconds
-from headrace.core.topics.start import StartAt, start_of
-from headrace.core.values.codec import AppCodec
-from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.core.values.durations import Duration, seconds
-from headrace.core.values.names import checked_name
-from headrace.core.values.whole_numbers import positive_number
-from headrace.engine.app_loop.app_loop import AppLoop
-from headrace.engine.registry import Registry
-from headrace.engine.streams import StreamRouter
-
-from .cleaning import Cleaning, cleanable_states
-from .contents import Contents, contents_of
-from .dead_letters import DeadLetterVerbs, Replayed, chosen_letters, dead_filter, listed
-from .doctor import Doctor
-from .info import (
+from headrace.admin.looking.contents import Contents, contents_of
+from headrace.admin.looking.doctor import Doctor
+from headrace.admin.looking.info import (
     QueueInfo,
     SealInfo,
     TopicInfo,
@@ -49,17 +19,39 @@ from .info import (
     topic_info,
     traffic_of,
 )
-from .job_listing import JobListing
-from .limits import LimitInfo, LimitOverride, limit_info, no_such_limit
-from .outboxes import OutboxInfo, OutboxReader
-from .pausing import PauseChange
-from .place import Place, checked_place
-from .repeatable import Counted
-from .steering import Steering
-from .tail import Tail
+from headrace.admin.looking.job_listing import JobListing, listed_jobs, listed_status
+from headrace.admin.looking.outboxes import OutboxInfo, OutboxReader
+from headrace.admin.looking.tail import Tail, tail_of
+from headrace.admin.steering.cleaning import Cleaning, cleanable_states
+from headrace.admin.steering.dead_letters import (
+    DeadLetterVerbs,
+    Replayed,
+    chosen_letters,
+    dead_filter,
+    listed,
+)
+from headrace.admin.steering.pausing import PauseChange
+from headrace.admin.steering.repeatable import Counted
+from headrace.admin.steering.steering import EditEnvelope, Steering, edited_body, refuse_ordered_split
+from headrace.core.encoding.codec import AppCodec
+from headrace.core.limits.paused_tasks import is_resumed
+from headrace.core.messages.outcome import DeadReason
+from headrace.core.outbox.database import OutboxDatabase
+from headrace.core.records.findings import Finding
+from headrace.core.records.job_info import JobInfo, job_info
+from headrace.core.records.record import DeadLetter, JobStatus, Page, WorkerInfo
+from headrace.core.records.traffic import KEPT_MINUTES
+from headrace.core.rules.layout import checked_partitions
+from headrace.core.runtime.clock import microseconds
+from headrace.core.topics.start import StartAt, start_of
+from headrace.core.values.durations import Duration, seconds
+from headrace.core.values.whole_numbers import positive_number
+from headrace.engine.app_loop.app_loop import AppLoop
+from headrace.engine.declared.registry import Registry
+from headrace.engine.streams import StreamRouter
 
-#: `(id, envelope, args, kwargs)` → the envelope with other arguments.
-EditEnvelope = Callable[[str, Envelope, Sequence[Any], Mapping[str, Any]], Envelope]
+from .limits import LimitInfo, LimitOverride, limit_info, no_such_limit
+from .place import checked_group, checked_place, one_stream, queue_stream
 
 
 class Admin:
@@ -134,13 +126,12 @@ class Admin:
         - `cursor`: the cursor of the page before. None: the first page
         - `limit`: how many jobs a page has at most
         """
-        stream = _one_stream(checked_place(queue, topic, group))
-        status = None if state is None else _status(state)
+        stream = one_stream(checked_place(queue, topic, group))
+        status = None if state is None else listed_status(state)
         limit = positive_number("limit", limit)
         listing = JobListing(stream, status, task, limit)
         page = await self._app_loop.ask(lambda store: listing.page(store, cursor))
-        jobs = [listed_info(record, self._codec) for record in page]
-        return Page(tuple(jobs if status else sorted(jobs, key=newest_first)), page.cursor)
+        return listed_jobs(page, status, self._codec)
 
     async def job(
         self, id: str, *, queue: str | None = None, topic: str | None = None, group: str | None = None
@@ -194,16 +185,7 @@ class Admin:
         It begins with new events, or at `since`, or with the first event that a `group` has not begun to
         handle. Without `follow` it ends after the last event. No position of a group changes.
         """
-        if since is not None and group is not None:
-            raise ConfigurationError("give since= or group=, not both: a group says where to begin")
-        return Tail(
-            self._app_loop,
-            checked_name("topic", topic),
-            start_of("new" if since is None else since, "since"),
-            group=None if group is None else checked_name("group", group),
-            follow=follow,
-            codec=self._codec,
-        )
+        return tail_of(self._app_loop, topic, since=since, group=group, follow=follow, codec=self._codec)
 
     # --- limits ------------------------------------------------------------------------------------------
 
@@ -239,7 +221,7 @@ class Admin:
 
     async def purge(self, queue: str) -> Counted:
         """Cancel all jobs of this queue that wait, are scheduled or retrying. The answer is their number."""
-        stream = _queue(queue)
+        stream = queue_stream(queue)
         return await self._app_loop.carry_out(lambda: self._steering.purge(stream))
 
     async def clean(
@@ -251,7 +233,7 @@ class Admin:
         Dead letters and what is kept of ended jobs (`succeeded`, `cancelled`, `expired`) are deleted; their
         age counts from the end. Without a state it removes what is kept of ended jobs. Dead letters and
         waiting jobs are removed only when their state is named; running jobs never."""
-        stream, states = _queue(queue), cleanable_states(state)
+        stream, states = queue_stream(queue), cleanable_states(state)
         age = seconds("older_than", older_than)
         return await self._app_loop.carry_out(lambda: self._cleaning.clean(stream, states, age))
 
@@ -261,50 +243,45 @@ class Admin:
         It is refused while the queue holds anything except ended jobs. With `force`, everything in it is
         removed, also running jobs, dead letters and schedules. Stop its workers and producers first: they
         make the queue again."""
-        stream = _queue(name)
+        stream = queue_stream(name)
         return await self._app_loop.carry_out(lambda: self._cleaning.remove_queue(stream, force=force))
 
     async def release_key(self, queue: str, key: str) -> bool:
         """Free a unique key whose holder is stuck. The holder stays as it is, and the next job with this key
         is no duplicate. False: no job holds the key."""
-        stream = _queue(queue)
+        stream = queue_stream(queue)
         return await self._app_loop.carry_out(lambda: self._cleaning.release_key(stream, key))
 
     async def split(self, queue: str, partitions: int) -> None:
         """Spread new jobs of a queue over so many parts while the queue is in use. Waiting jobs stay in
         their part. The split is done when this returns. If it is interrupted, the next producer that enqueues
         finishes it. A queue of tasks with `ordered_by` must be empty: jobs of one key stay in one part."""
-        stream, parts = _queue(queue), checked_partitions(partitions)
+        stream, parts = queue_stream(queue), checked_partitions(partitions)
         if queue in self._registry.ordered_queues:
-            counts = await self._app_loop.ask(lambda store: store.counts(stream))
-            if counts.queued or counts.running or counts.scheduled or counts.retrying:
-                raise ConfigurationError(
-                    f"queue {queue!r} has ordered jobs and is not empty: jobs of one key would run at "
-                    "the same time; stop its producers, and split it when its jobs are over"
-                )
+            await self._app_loop.ask(lambda store: refuse_ordered_split(store, stream))
         await self._app_loop.ask(lambda store: store.split(stream, parts))
 
     async def pause_group(self, topic: str, group: str) -> None:
         """Give no more events to this group. Running handlers go on; all other events wait."""
-        stream = _group(topic, group)
+        stream = checked_group(topic, group)
         await self._app_loop.repeat(lambda: self._steering.pause_group(stream, paused=True))
 
     async def resume_group(self, topic: str, group: str) -> None:
         """Let workers handle events for a paused group again."""
-        stream = _group(topic, group)
+        stream = checked_group(topic, group)
         await self._app_loop.repeat(lambda: self._steering.pause_group(stream, paused=False))
 
     async def reset_group(self, topic: str, group: str, *, to: StartAt) -> None:
         """Move a group in the log: to `new` events, to the `beginning`, to the id of an event, or to a time.
         Events that the group has drawn already stay with it and are not delivered twice."""
-        stream, start = _group(topic, group), start_of(to, "to")
+        stream, start = checked_group(topic, group), start_of(to, "to")
         if not await self._app_loop.ask(lambda store: store.reset(stream, start)):
             raise no_such_group(topic, group)
 
     async def remove_group(self, topic: str, group: str) -> bool:
         """Remove a group with all its events and dead letters. False: there is no such group. The next worker
         that starts with a subscription of this group creates it again."""
-        stream = _group(topic, group)
+        stream = checked_group(topic, group)
         return await self._app_loop.carry_out(lambda: self._steering.remove_group(stream))
 
     # --- dead letters ------------------------------------------------------------------------------------
@@ -411,37 +388,8 @@ class Admin:
     ) -> bool:
         """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
         is in another state. Events cannot be edited."""
-        where, edited = checked_place(queue, None, None), partial(self._edited, args, kwargs or {})
+        where, edited = (
+            checked_place(queue, None, None),
+            partial(edited_body, self._edit_envelope, args, kwargs or {}),
+        )
         return await self._app_loop.carry_out(lambda: self._steering.edit(id, where, edited))
-
-    def _edited(self, args: Sequence[Any], kwargs: Mapping[str, Any], record: Record) -> bytes:
-        try:
-            envelope = decode_envelope(record.body or b"")
-            return encode_envelope(self._edit_envelope(record.id, envelope, args, kwargs))
-        except (*DECODE_ERRORS, UnverifiedPayload) as error:
-            raise InvalidPayload(
-                f"job {record.id} cannot be edited: its message cannot be read ({error})"
-            ) from error
-
-
-def _one_stream(where: Place) -> Stream:
-    if where.topic is None:
-        return Stream("queue", where.queue or "default")
-    if where.group is None:
-        raise ConfigurationError("give group=, too: each group of a topic has its own events")
-    return group_stream(where.topic, where.group)
-
-
-def _queue(name: str) -> Stream:
-    return Stream("queue", checked_name("queue", name))
-
-
-def _group(topic: str, group: str) -> Stream:
-    return group_stream(checked_name("topic", topic), checked_name("group", group))
-
-
-def _status(state: JobStatus | str) -> JobStatus:
-    try:
-        return JobStatus(state)
-    except ValueError:
-        raise ConfigurationError(f"{state!r} is not a state: use one of {', '.join(JobStatus)}") from None

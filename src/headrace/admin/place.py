@@ -13,7 +13,7 @@ from headrace.core.messages.message import GIVEN_KEY, Stream, group_stream
 from headrace.core.records.answers import Wanted
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Record
-from headrace.core.values.names import found_name
+from headrace.core.values.names import checked_name, found_name
 from headrace.engine.streams import StreamRouter
 
 T = TypeVar("T")
@@ -89,6 +89,25 @@ def checked_place(queue: str | None, topic: str | None, group: str | None) -> Pl
         None if topic is None else found_name("topic", topic),
         None if group is None else found_name("group", group),
     )
+
+
+def queue_stream(name: str) -> Stream:
+    """The stream of a queue that a user names."""
+    return Stream("queue", checked_name("queue", name))
+
+
+def checked_group(topic: str, group: str) -> Stream:
+    """The stream of a group that a user names."""
+    return group_stream(checked_name("topic", topic), checked_name("group", group))
+
+
+def one_stream(where: Place) -> Stream:
+    """The one stream of a place; the queue `default` when it names nothing."""
+    if where.topic is None:
+        return Stream("queue", where.queue or "default")
+    if where.group is None:
+        raise ConfigurationError("give group=, too: each group of a topic has its own events")
+    return group_stream(where.topic, where.group)
 
 
 def place_of(found: JobInfo | DeadLetter) -> Place:

@@ -179,7 +179,7 @@ def beside(url: str) -> Iterator[str]:
 
 @asynccontextmanager
 async def _cleared(bench: BenchApps) -> AsyncIterator[None]:
-    """With an empty queue before and after."""
+    """Opens both apps, and empties the queue before and after."""
     async with bench.producer as producer, bench.consumer:
         await producer.admin.purge("default")
         try:

@@ -9,7 +9,6 @@ from click.shell_completion import get_completion_class
 
 import headrace.cli.bash_completion  # noqa: F401 # it registers itself
 from headrace import __version__
-from headrace.cli.commands.dashboard import dashboard
 from headrace.cli.commands.dead import dead
 from headrace.cli.commands.doctor import doctor
 from headrace.cli.commands.enqueue import enqueue
@@ -22,11 +21,12 @@ from headrace.cli.commands.queues import pause, purge, resume, split
 from headrace.cli.commands.relay import relay
 from headrace.cli.commands.schedules import schedules
 from headrace.cli.commands.schema import schema
-from headrace.cli.commands.status import status
 from headrace.cli.commands.tail import tail
 from headrace.cli.commands.topics import topics
 from headrace.cli.commands.workers import workers
+from headrace.cli.dashboard.command import dashboard
 from headrace.cli.output.render import echo, printable
+from headrace.cli.status.command import status
 from headrace.cli.worker.command import worker
 from headrace.core.errors import ConfigurationError, HeadraceError
 

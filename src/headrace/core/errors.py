@@ -34,9 +34,8 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from headrace.core.records.answers import Answer
     from headrace.jobs.handles.job import Job
-
-    from .records.answers import Answer
 
 
 class HeadraceError(Exception):

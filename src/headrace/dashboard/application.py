@@ -12,7 +12,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from headrace.admin.doctor import RecentFindings
+from headrace.admin.looking.doctor import RecentFindings
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.dashboard.access.access import LOGIN, METRICS, Access, AccessMiddleware, Authenticate

@@ -14,8 +14,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoes
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 
+from headrace.admin.looking.waiting import limit_of, waiting_text
 from headrace.admin.place import Place
-from headrace.admin.waiting import limit_of, waiting_text
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.values.times import ago, span

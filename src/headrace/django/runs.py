@@ -52,7 +52,7 @@ class TaskRuns:
 
     @classmethod
     def of(cls, app: App, alias: str) -> TaskRuns:
-        """Those of this app: they are made once."""
+        """The runs of an app. They are made once."""
         if app not in _known:
             _known[app] = cls(app, alias)
         return _known[app]
@@ -114,7 +114,7 @@ class TaskRuns:
     async def _run_async(
         self, task: DjangoTask, sender: type, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        """As `_run`. Receivers of signals run in the thread of the job: they may use the database."""
+        """Run a coroutine. Receivers of signals run in the thread of the job: they may use the database."""
         result = self._result(current_job(), task, args, kwargs)
         await sync_to_async(task_started.send_robust)(sender, task_result=result)
         try:

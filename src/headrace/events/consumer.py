@@ -12,8 +12,8 @@ from types import TracebackType
 from typing import Any, Generic, TypeVar
 
 from headrace.core.errors import ConfigurationError
-from headrace.engine.subscription import Acknowledgement
-from headrace.engine.worker import Worker
+from headrace.engine.declared.subscription import Acknowledgement
+from headrace.engine.worker.worker import Worker
 
 from .delivery import Delivery
 

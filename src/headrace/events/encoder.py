@@ -9,6 +9,9 @@ from typing import Any, Final, Generic, NoReturn, TypeVar
 
 import msgspec
 
+from headrace.core.encoding import encoding
+from headrace.core.encoding.codec import AppCodec, BindingCodec, binding
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload, PayloadTooLarge
 from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import CONTENT_TYPE, EventEnvelope
@@ -22,10 +25,7 @@ from headrace.core.messages.message import (
 )
 from headrace.core.messages.sending import TRACEPARENT
 from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
-from headrace.core.values import encoding
 from headrace.core.values.checks import checked_headers, due_moment, short_text
-from headrace.core.values.codec import AppCodec, BindingCodec, binding
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.whole_numbers import positive_number
 

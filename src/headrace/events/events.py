@@ -9,6 +9,7 @@ from functools import partial
 from itertools import count
 from typing import Any, Unpack
 
+from headrace.core.encoding.codec import binding
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
 from headrace.core.messages.message import Message, Stream, group_stream
 from headrace.core.messages.outgoing import Outgoing
@@ -16,16 +17,20 @@ from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
 from headrace.core.records.answers import Answer
 from headrace.core.signals import EventPublished
 from headrace.core.topics.topic import Start
-from headrace.core.values.codec import binding
 from headrace.core.values.names import checked_name
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.app_loop.portal import Portal
 from headrace.engine.app_loop.retrying import RETRY_TIME, with_retries
-from headrace.engine.options import WorkerOptions
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
+from headrace.engine.declared.subscription import (
+    FAN_OUT_MARK,
+    Acknowledgement,
+    Subscription,
+    SubscriptionOptions,
+)
 from headrace.engine.running.run import current_run
-from headrace.engine.subscription import FAN_OUT_MARK, Acknowledgement, Subscription, SubscriptionOptions
-from headrace.engine.worker import Worker
+from headrace.engine.worker.options import WorkerOptions
+from headrace.engine.worker.worker import Worker
 
 from .consumer import Consumer, HandOver
 from .encoder import EventDraft, EventEncoder

@@ -11,19 +11,19 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, get_args, get_origin
 
 import msgspec
 
+from headrace.core.encoding import encoding
+from headrace.core.encoding.annotations import hints_of
+from headrace.core.encoding.codec import AppCodec, BindingCodec, binding, check_id, unwrapped
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import decode_event
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
-from headrace.core.values import encoding
-from headrace.core.values.annotations import hints_of
-from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id, unwrapped
-from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.engine.registry import Handler
+from headrace.engine.declared.registry import Handler
+from headrace.engine.declared.subscription import SubscriptionOptions
 from headrace.engine.running.injection.dependencies import asked_of_callers, needs_of
 from headrace.engine.running.injection.injection import provided
 from headrace.engine.running.run import Run
-from headrace.engine.subscription import SubscriptionOptions
 
 from .delivery import Delivery
 from .event import Event, event_of

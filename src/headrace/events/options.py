@@ -19,7 +19,7 @@ from headrace.core.values.checks import flag, unknown_option
 from headrace.core.values.durations import Duration, positive_seconds
 from headrace.core.values.names import PATTERN, checked_name
 from headrace.core.values.whole_numbers import positive_number
-from headrace.engine.subscription import Acknowledgement, SubscriptionOptions
+from headrace.engine.declared.subscription import Acknowledgement, SubscriptionOptions
 
 #: How long events are kept by default.
 WEEK = timedelta(days=7)

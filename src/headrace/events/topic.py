@@ -7,16 +7,16 @@ from typing import Any, Generic, Protocol, TypeVar, Unpack, overload
 
 import msgspec
 
+from headrace.core.encoding.annotations import names_in_sight
+from headrace.core.encoding.upcasts import Upcasts
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.topics.start import StartAt, start_of
 from headrace.core.topics.topic import Start
-from headrace.core.values.annotations import names_in_sight
 from headrace.core.values.checks import unknown_option
 from headrace.core.values.shown_options import shows_options
-from headrace.core.values.upcasts import Upcasts
 from headrace.engine.app_loop.portal import Portal
-from headrace.engine.subscription import Acknowledgement, SubscriptionOptions
+from headrace.engine.declared.subscription import Acknowledgement, SubscriptionOptions
 
 from .consumer import Consumer
 from .delivery import Delivery

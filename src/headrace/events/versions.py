@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.encoding import encoding
 from headrace.core.errors import InvalidPayload, NewerVersion
 from headrace.core.messages.event_envelope import EventEnvelope
-from headrace.core.values import encoding
 
 if TYPE_CHECKING:
     from .topic import Topic

@@ -4,12 +4,12 @@ Here are the types that the methods of `App`, `Task` and `Job` take and return, 
 """
 
 from headrace.core.schedules.schedule import Timing
+from headrace.jobs.declaring.queue import QueueSettings
+from headrace.jobs.handles.sync_job import SyncJob
+from headrace.jobs.scheduling.schedules import ScheduleDecorator, Schedules
 
-from .declaring.queue import QueueSettings
-from .handles.sync_job import SyncJob
 from .options import BatchTaskSettings, CallOptions, CallOverrides, TaskOptions, TaskSettings
 from .remote import RemoteCall, RemoteTask
-from .scheduling.schedules import ScheduleDecorator, Schedules
 from .task import AsyncTask, BatchTask, BatchTaskDecorator, SyncEnqueue, SyncTask, TaskDecorator
 
 __all__ = [

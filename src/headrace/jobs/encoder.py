@@ -8,6 +8,7 @@ from typing import Any, NoReturn
 import msgspec
 from msgspec import UNSET
 
+from headrace.core.encoding.codec import fingerprint
 from headrace.core.errors import PayloadTooLarge
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import (
@@ -23,9 +24,8 @@ from headrace.core.messages.message import (
 )
 from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND, TimeSource, microseconds
-from headrace.core.values.codec import fingerprint
+from headrace.jobs.declaring.declared import Declared
 
-from .declaring.declared import Declared
 from .options import AS_DECLARED, CallOptions
 from .repetition import Repetition, repetition_of
 from .task import Call

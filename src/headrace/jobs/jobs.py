@@ -27,14 +27,14 @@ from headrace.core.signals import JobEnqueued
 from headrace.engine.app_loop.app_parts import AppParts
 from headrace.engine.producing.producer import Producer
 from headrace.engine.transactions.writer import run_here
+from headrace.jobs.declaring.declared import Declared
+from headrace.jobs.declaring.task_declarations import TaskDeclarations
+from headrace.jobs.handles.job import Job
+from headrace.jobs.handles.lookup import JobLookup
+from headrace.jobs.payload.versions import Upcast
 
-from .declaring.declared import Declared
-from .declaring.task_declarations import TaskDeclarations
 from .encoder import CheckedCall, JobEncoder
-from .handles.job import Job
-from .handles.lookup import JobLookup
 from .options import BatchTaskSettings
-from .payload.versions import Upcast
 from .remote import RemoteTask
 from .repetition import duplicate_job
 from .sending import EnqueueHooks, carrying, sending_of, transaction_of

@@ -6,9 +6,9 @@ from typing import Any, NoReturn, Self, TypeVar, Unpack
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.shown_options import shows_options
+from headrace.jobs.declaring.declared import Declared
+from headrace.jobs.handles.job import Job
 
-from .declaring.declared import Declared
-from .handles.job import Job
 from .options import AS_DECLARED, CallOptions, CallOverrides
 from .task import Call, Enqueuer, Task
 

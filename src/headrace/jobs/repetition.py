@@ -11,8 +11,8 @@ from msgspec import UNSET
 from headrace.core.errors import ConfigurationError, DuplicateJob
 from headrace.core.messages.message import OnDuplicate, UniqueKey
 from headrace.core.runtime.clock import microseconds
+from headrace.jobs.handles.job import Job
 
-from .handles.job import Job
 from .options import CallOptions, TaskOptions, UniqueUntil, check_debounce
 
 

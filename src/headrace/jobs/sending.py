@@ -10,8 +10,8 @@ from msgspec import UNSET
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.sending import Sending, SendingWrapper
+from headrace.jobs.handles.job import Job
 
-from .handles.job import Job
 from .options import AS_DECLARED
 from .remote import RemoteCall
 from .task import Call

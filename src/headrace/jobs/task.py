@@ -10,10 +10,10 @@ import msgspec
 
 from headrace.core.messages.directives import BatchResult
 from headrace.core.values.shown_options import shows_options
+from headrace.jobs.handles.job import Job
+from headrace.jobs.payload.versions import Upcast
 
-from .handles.job import Job
 from .options import AS_DECLARED, CallOptions, CallOverrides, TaskOptions
-from .payload.versions import Upcast
 
 P = ParamSpec("P")
 R = TypeVar("R")

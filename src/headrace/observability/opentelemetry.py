@@ -18,13 +18,13 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Protocol, TypeVar
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.directives import RetryLater, Snooze
 from headrace.core.messages.event_envelope import decode_event
 from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
 from headrace.core.runtime.current_run import RunUnderWay
-from headrace.core.values.decoding import DECODE_ERRORS
 
 try:
     from opentelemetry import metrics, trace

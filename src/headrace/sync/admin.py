@@ -7,12 +7,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace.admin.admin import Admin
-from headrace.admin.contents import Contents, EventInfo
-from headrace.admin.dead_letters import Replayed
-from headrace.admin.info import QueueInfo, SealInfo, TopicInfo, Traffic
 from headrace.admin.limits import LimitInfo
-from headrace.admin.outboxes import OutboxInfo
-from headrace.admin.repeatable import Counted
+from headrace.admin.looking.contents import Contents, EventInfo
+from headrace.admin.looking.info import QueueInfo, SealInfo, TopicInfo, Traffic
+from headrace.admin.looking.outboxes import OutboxInfo
+from headrace.admin.steering.dead_letters import Replayed
+from headrace.admin.steering.repeatable import Counted
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.findings import Finding
 from headrace.core.records.job_info import JobInfo

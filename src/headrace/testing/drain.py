@@ -13,7 +13,7 @@ from headrace.core.records.record import Counts, JobStatus
 from headrace.core.values.durations import Duration, seconds
 from headrace.engine.intake.fan_out import FanOutReader
 from headrace.engine.intake.served_names import chosen_queues
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 
 from .clock import Clock
 from .store import KitStore, at_once

@@ -11,10 +11,10 @@ from typing import Any
 import msgspec
 
 from headrace.app import App
+from headrace.core.encoding.encoding import encode_ordered
 from headrace.core.errors import HeadraceError, InvalidPayload, UnknownTask
 from headrace.core.messages.message import PRIORITIES, PriorityName, decode_envelope
 from headrace.core.records.record import JobStatus, moment
-from headrace.core.values.encoding import encode_ordered
 from headrace.core.values.secret import Secret
 from headrace.jobs.task import Call, Task
 

@@ -14,7 +14,7 @@ from headrace.core.records.job_info import JobProgress
 from headrace.core.records.record import JobStatus
 from headrace.core.values.durations import Duration
 from headrace.engine.app_loop.portal import Portal
-from headrace.engine.registry import CallNext, Handler
+from headrace.engine.declared.registry import CallNext, Handler
 from headrace.engine.running.run import Abandoned, Run
 from headrace.events.event import Event
 from headrace.events.topic import Topic

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from headrace.app import App
+from headrace.core.encoding import encoding
+from headrace.core.encoding.codec import unwrapped
 from headrace.core.messages.associated_data import event_data
 from headrace.core.messages.event_envelope import decode_event
-from headrace.core.values import encoding
-from headrace.core.values.codec import unwrapped
 from headrace.events.event import Event, event_of
 
 from .enqueued import LISTED, shortened

@@ -19,8 +19,8 @@ from headrace.core.rules.layout import Layout
 from headrace.core.runtime.clock import TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped
 from headrace.core.topics.topic import BEGINNING, NEW, Reading, Start
+from headrace.engine.declared.subscription import Subscription
 from headrace.engine.streams import StreamRouter
-from headrace.engine.subscription import Subscription
 from headrace.stores.memory.shared_state import SharedState
 from headrace.stores.memory.store import MemoryStore, RegisteredWaiter
 from headrace.stores.memory.waiter import Waiter

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from headrace.app import App
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 
 #: Seconds for a job that was enqueued just when the worker was about to stop: it may end.
 GRACE = 3600.0

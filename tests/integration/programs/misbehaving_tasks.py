@@ -17,7 +17,7 @@ from pathlib import Path
 import msgspec
 
 from headrace import App, RetryPolicy
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from headrace.engine.running.children.protocol import Returned, frame
 from headrace.engine.running.run import Run
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from headrace import App, EncryptedCodec, RetryPolicy, Run, current_job
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 
 #: Written down here, so that a child process has the same one. Tests need no secret.
 KEY = "hrk_25a5abc1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"

@@ -49,12 +49,13 @@ from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.intake import poll, reader
 from headrace.stores.redis.intake.blocking_read import BlockingRead
 from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.redis.stream_scripts import StreamScripts
-from headrace.stores.redis.verbs import announcements, promotion, recovery
-from headrace.stores.redis.verbs.recovery import Overdue, Recoverer
-from headrace.stores.redis.verbs.workers import WorkerEntry, encode_worker
+from headrace.stores.redis.upkeep import promotion, recovery
+from headrace.stores.redis.upkeep.recovery import Overdue, Recoverer
+from headrace.stores.redis.upkeep.workers import WorkerEntry, encode_worker
+from headrace.stores.redis.verbs import announcements
 from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened

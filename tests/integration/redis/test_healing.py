@@ -14,7 +14,7 @@ from headrace.core.messages.outcome import DONE
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.core.schedules.schedule_record import advance, establish
-from headrace.stores.redis import notices
+from headrace.stores.redis.server import notices
 from headrace.testing.contract.kit.heartbeats import beat
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.support.server_groups import text_of

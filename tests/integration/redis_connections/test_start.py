@@ -23,8 +23,8 @@ from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.schedules.schedule_record import establish
 from headrace.core.store import Store
 from headrace.stores import open_store
-from headrace.stores.redis import notices
 from headrace.stores.redis.health.permissions import rules_for
+from headrace.stores.redis.server import notices
 from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.integration.support.worker_processes import Workshop

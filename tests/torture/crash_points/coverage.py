@@ -21,8 +21,8 @@ REASONS: Final[dict[str, str]] = {
     "engine/streams/outboxes.py:bury:bury#2": "the store must refuse a job of a user's transaction",
     "engine/relaying/relay.py:_call_on_death:append": "the store must refuse a job of a user's transaction",
     "engine/streams/sending.py:_replace_older:clean": "a process must have ended between two steps before",
-    "engine/declared_limits.py:_has_parts:layout": "the store must be a Redis Cluster",
-    "admin/steering.py:_cancelled:get": "the answer of the store must be lost",
+    "engine/declared/limits.py:_has_parts:layout": "the store must be a Redis Cluster",
+    "admin/steering/steering.py:_cancelled:get": "the answer of the store must be lost",
     "engine/upkeep/recovery.py:_dead_record:get": "a program must listen, and a job crash three times",
 }
 

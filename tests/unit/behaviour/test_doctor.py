@@ -7,7 +7,7 @@ import time
 import pytest
 
 from headrace import App, RetryPolicy
-from headrace.admin import diagnosis
+from headrace.admin.looking import diagnosis
 from headrace.core.errors import BackendUnavailable
 from headrace.core.records.record import WorkerInfo
 from headrace.core.runtime.clock import SECOND, MovableClock

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 import pytest
 
 from headrace import App, JobFailed, JobStatus, RetryPolicy, Run, Snooze, current_job, signals
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import drain, of
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from headrace import App, ConfigurationError, EncryptedCodec, InvalidPayload, SignedCodec
 from headrace.core.crypto.keys import new_key
-from headrace.core.values.codec import BindingCodec, form_of
+from headrace.core.encoding.codec import BindingCodec, form_of
 
 #: Written down, because they are part of the names of tests.
 ONE = "hrk_25a5abc1_AAECAwQFBgcICQoLDA0ODxAREhMUFRYXGBkaGxwdHh8"

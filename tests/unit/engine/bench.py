@@ -13,12 +13,11 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import ENVELOPE_VERSION, Batch, Envelope, Message, Stream, encode_envelope
 from headrace.core.runtime.clock import MovableClock, microseconds
+from headrace.engine.declared.registry import Handler, Registry
 from headrace.engine.emitter import Emitter
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.intake.worker_readers import WorkerReaders
-from headrace.engine.options import WorkerOptions
-from headrace.engine.registry import Handler, Registry
-from headrace.engine.running.bundle import FinishedBundle
+from headrace.engine.running.batches.bundle import FinishedBundle
 from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.executor import Executor
 from headrace.engine.running.finished import FinishedRun
@@ -31,6 +30,7 @@ from headrace.engine.settling.in_flight import InFlight
 from headrace.engine.settling.manual_acks import ManualAcks
 from headrace.engine.streams import StreamRouter
 from headrace.engine.upkeep.leases import Leases
+from headrace.engine.worker.options import WorkerOptions
 from tests.support.intercepted_store import InterceptedStore
 
 SOURCE = Stream("queue", "work")

@@ -10,7 +10,7 @@ from types import FrameType
 
 import pytest
 
-from headrace.engine.process_signals import StopSignals
+from headrace.engine.worker.process_signals import StopSignals
 from tests.support.waiting import wait_until
 
 

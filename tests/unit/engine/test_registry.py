@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from headrace import ConfigurationError, RetryPolicy
-from headrace.engine.registry import CallNext, Handler, Registry
+from headrace.engine.declared.registry import CallNext, Handler, Registry
 from headrace.engine.running.run import Run
 
 

@@ -9,8 +9,9 @@ import msgspec
 from hypothesis import strategies as st
 
 from headrace import App, EncryptedCodec, InvalidPayload, JobStatus, RetryPolicy, SignedCodec
-from headrace.admin.contents import contents_of, read_event
+from headrace.admin.looking.contents import contents_of, read_event
 from headrace.core.crypto.keys import new_key
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.event_envelope import EventEnvelope, decode_event
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import (
@@ -37,7 +38,6 @@ from headrace.core.schedules.schedule import (
     message_at,
 )
 from headrace.core.topics.topic import LogEntry
-from headrace.core.values.decoding import DECODE_ERRORS
 from tests.support.waiting import wait_until
 
 from .strategies import bombs, bounded, changed, encoded, fuzz, values

@@ -12,10 +12,10 @@ from hiredis import ReplyError
 from hypothesis import strategies as st
 
 from headrace import BackendUnavailable, HeadraceError
-from headrace.stores.redis import faults
 from headrace.stores.redis.client.address import Address
 from headrace.stores.redis.client.connection import Wire
 from headrace.stores.redis.client.handshake import check_handshake
+from headrace.stores.redis.server import faults
 from headrace.stores.sqlite import faults as sqlite_faults
 
 from .strategies import bounded, fuzz

@@ -15,7 +15,7 @@ import pydantic
 import pytest
 
 from headrace import InvalidPayload, Secret
-from headrace.core.values.encoding import holds_secrets
+from headrace.core.encoding.encoding import holds_secrets
 from headrace.core.values.secret import SECRET_CODE, masked
 from headrace.jobs.payload.arguments import Arguments
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Call, ConfigurationError, JobStatus, Run, signals
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from headrace.testing import Clock, memory
 
 

@@ -28,6 +28,7 @@ from headrace.cli.output.render import (
 )
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.completion import complete_task
+from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import Command, on_store, on_store_with
 from headrace.core.messages.outcome import DeadReason
@@ -36,7 +37,6 @@ from headrace.core.values.times import ago
 from headrace.sync import SyncAdmin
 
 from .jobs import all_pages, find_job, limit_option, tell_if_cut
-from .listing_group import ListingGroup
 
 #: Dead letters replayed or discarded at once.
 STEP = 200

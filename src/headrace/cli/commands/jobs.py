@@ -9,8 +9,8 @@ from typing import TypeVar
 
 import click
 
+from headrace.admin.looking.waiting import short_waiting_text
 from headrace.admin.place import Place, place_of
-from headrace.admin.waiting import short_waiting_text
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import job_document, read_page, show_page
@@ -27,6 +27,7 @@ from headrace.cli.output.render import (
 )
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.completion import complete_task, is_place
+from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.option_types import setting, span_option
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
@@ -34,8 +35,6 @@ from headrace.core.records.job_info import JobInfo, newest_first
 from headrace.core.records.record import JobStatus, Page
 from headrace.core.values.times import age_text, ago, seconds_since, span
 from headrace.sync import SyncAdmin
-
-from .listing_group import ListingGroup
 
 #: The order of a listing: running jobs, then waiting ones, then those that ended.
 ORDER = (

@@ -9,9 +9,8 @@ from headrace.admin import LimitInfo
 from headrace.app import App
 from headrace.cli.output.render import echo, json_list_option, json_option, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.store import on_store, on_store_with
-
-from .listing_group import ListingGroup
 
 
 @click.group(cls=ListingGroup)

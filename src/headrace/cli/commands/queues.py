@@ -10,7 +10,7 @@ from typing import TypedDict, Unpack
 import click
 
 from headrace.admin import Counted, QueueInfo
-from headrace.admin.cleaning import CLEANABLE
+from headrace.admin.steering.cleaning import CLEANABLE
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.progress import ProgressBar

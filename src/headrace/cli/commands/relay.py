@@ -7,7 +7,7 @@ import click
 from headrace.cli.target.completion import complete_app
 from headrace.cli.target.locate import locate
 from headrace.cli.target.option_types import setting
-from headrace.cli.worker.logging import start_logging
+from headrace.cli.worker.logging import log_options, start_logging
 from headrace.cli.worker.process import run_worker
 from headrace.core.errors import ConfigurationError
 
@@ -15,20 +15,7 @@ from headrace.core.errors import ConfigurationError
 @click.command()
 @click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
 @setting("burst", is_flag=True, help="Stop when nothing is left to relay.")
-@setting(
-    "log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    metavar="LEVEL",
-    help="The least level to log: debug, info, warning or error.",
-)
-@setting(
-    "log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    metavar="FORMAT",
-    help="Log lines as text or json.",
-)
+@log_options()
 def relay(target: str, burst: bool, log_level: str, log_format: str) -> None:
     """Relay the outboxes of an app.
 

@@ -9,11 +9,10 @@ from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.render import clock_time, echo, json_list_option, json_option, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.values.times import ago, parse_span, span
 from headrace.jobs.scheduling.schedule_info import ScheduleInfo
-
-from .listing_group import ListingGroup
 
 
 @click.group(cls=ListingGroup)

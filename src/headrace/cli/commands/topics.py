@@ -20,14 +20,13 @@ from headrace.cli.output.render import (
     show_json,
 )
 from headrace.cli.output.table import Column, FittedTable
+from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.option_types import start_option
 from headrace.cli.target.place import remark
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import START_FORMS, age_text, ago, seconds_since
-
-from .listing_group import ListingGroup
 
 #: Seconds without a heartbeat of a member after which the column is yellow.
 SILENT = 60.0

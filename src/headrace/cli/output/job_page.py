@@ -11,9 +11,9 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.admin import Contents, EventInfo
-from headrace.admin.contents import named_arguments
+from headrace.admin.looking.contents import named_arguments
+from headrace.admin.looking.waiting import waiting_text
 from headrace.admin.place import place_of
-from headrace.admin.waiting import waiting_text
 from headrace.app import App
 from headrace.core.errors import PayloadError, ResultError
 from headrace.core.messages.job_log import LogLine

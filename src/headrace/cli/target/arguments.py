@@ -9,10 +9,10 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.encoding.annotations import hints_of
+from headrace.core.encoding.encoding import is_secret, secret_of
+from headrace.core.encoding.models import is_secret_of_pydantic, secret_of_pydantic
 from headrace.core.errors import ConfigurationError
-from headrace.core.values.annotations import hints_of
-from headrace.core.values.encoding import is_secret, secret_of
-from headrace.core.values.models import is_secret_of_pydantic, secret_of_pydantic
 from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
 

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., object])
 
 
 class OptionAttributes(TypedDict, total=False):
-    """Those of `click.option`."""
+    """The keyword arguments of `click.option` that are used here."""
 
     help: str
     metavar: str

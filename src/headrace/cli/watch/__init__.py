@@ -10,10 +10,10 @@ import sys
 from datetime import UTC, datetime
 from typing import NoReturn
 
-from headrace.admin.doctor import RecentFindings
+from headrace.admin.looking.doctor import RecentFindings
 from headrace.app import App
-from headrace.cli.commands.snapshot import Snapshot, look, snapshot_document, snapshot_view
 from headrace.cli.output.render import clock_time, compact_json, console, echo, is_terminal, show
+from headrace.cli.status.snapshot import Snapshot, look, snapshot_document, snapshot_view
 from headrace.core.errors import BackendUnavailable
 from headrace.core.records.findings import Finding
 

@@ -12,10 +12,10 @@ from contextlib import ExitStack, contextmanager, suppress
 from functools import partial
 from typing import Final
 
-from headrace.admin.doctor import RecentFindings
+from headrace.admin.looking.doctor import RecentFindings
 from headrace.app import App
-from headrace.cli.commands.snapshot import look
 from headrace.cli.output.render import counted, echo, short
+from headrace.cli.status.snapshot import look
 from headrace.core.errors import BackendUnavailable, HeadraceError
 
 from .state import WatchAction, WatchState

@@ -9,10 +9,10 @@ from typing import Final, Literal
 import msgspec
 
 from headrace.admin import GroupInfo, QueueInfo, Traffic
-from headrace.admin.diagnosis import diagnose, workloads
-from headrace.admin.doctor import one_line
+from headrace.admin.looking.diagnosis import diagnose, workloads
+from headrace.admin.looking.doctor import one_line
 from headrace.admin.place import Place
-from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.status.snapshot import Snapshot
 from headrace.core.records.findings import Finding, Level
 
 #: Seconds without an answer of the store after which the screen says so.

@@ -12,10 +12,10 @@ from rich.layout import Layout
 from rich.text import Text
 
 from headrace.admin import GroupInfo
-from headrace.cli.commands.snapshot import Snapshot, state_cells
 from headrace.cli.commands.workers import summary, workers_table
 from headrace.cli.output.render import counted, meter, number_text, safe_text, short
 from headrace.cli.output.table import LEAST, Column, FittedTable, wrapped_grid
+from headrace.cli.status.snapshot import Snapshot, state_cells
 from headrace.core.records.findings import Level
 from headrace.core.records.record import WorkerInfo
 from headrace.dashboard.text import share

@@ -15,11 +15,11 @@ from headrace.cli.target.locate import locate
 from headrace.cli.target.option_types import setting
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import span
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 from headrace.observability.logs import log_every_job, log_finished_jobs
 
 from .event_loop import loop_factory
-from .logging import start_logging
+from .logging import log_options, start_logging
 from .process import run_worker
 from .reloader import Reloader
 from .supervisor import NUMBER, Supervisor
@@ -87,20 +87,7 @@ from .supervisor import NUMBER, Supervisor
     metavar="NAMES",
     help="Names with dots by which that port is asked, with commas between; addresses need not be named.",
 )
-@setting(
-    "log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    metavar="LEVEL",
-    help="The least level to log: debug, info, warning or error. info has a line for each job on a terminal.",
-)
-@setting(
-    "log-format",
-    type=click.Choice(["text", "json"]),
-    default="text",
-    metavar="FORMAT",
-    help="Log lines as text or json.",
-)
+@log_options(" info has a line for each job on a terminal.")
 def worker(
     target: str,
     queues: str | None,

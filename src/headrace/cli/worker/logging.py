@@ -5,10 +5,17 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from collections.abc import Callable
+from typing import TypeVar
 
+import click
+
+from headrace.cli.target.option_types import setting
 from headrace.observability.context import JobContext
 from headrace.observability.json_logs import JsonLines
 from headrace.observability.logs import one_line
+
+F = TypeVar("F", bound=Callable[..., object])
 
 _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1", logging.DEBUG: "2"}
 
@@ -27,6 +34,25 @@ class TextFormatter(logging.Formatter):
             line += one_line(f" [{getattr(record, 'task', '')} {job_id}]")
         colour = _COLOURS.get(record.levelno) if self._coloured else None
         return f"\x1b[{colour}m{line}\x1b[0m" if colour else line
+
+
+def log_options(note: str = "") -> Callable[[F], F]:
+    """The options of a command that logs. `note` ends the help of the level."""
+    level = setting(
+        "log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        metavar="LEVEL",
+        help=f"The least level to log: debug, info, warning or error.{note}",
+    )
+    form = setting(
+        "log-format",
+        type=click.Choice(["text", "json"]),
+        default="text",
+        metavar="FORMAT",
+        help="Log lines as text or json.",
+    )
+    return lambda command: level(form(command))
 
 
 def start_logging(level: str, form: str = "text") -> None:

@@ -13,7 +13,7 @@ from headrace.core import signals
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.hosts import address_of, host_name, is_this_machine
 from headrace.engine.app_loop.retrying import without_retries
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 from headrace.observability.health import Health
 from headrace.observability.port import HostCheck, Port, PortAnswer, Route, text
 

@@ -9,8 +9,8 @@ import threading
 from collections.abc import Callable, Collection, Coroutine
 
 from headrace.app import App
-from headrace.engine.process_signals import StopSignals
-from headrace.engine.worker import Worker
+from headrace.engine.worker.process_signals import StopSignals
+from headrace.engine.worker.worker import Worker
 
 from .event_loop import loop_factory
 from .metrics_port import metrics_port

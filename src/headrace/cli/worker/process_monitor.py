@@ -10,7 +10,7 @@ import signal
 import sys
 import time
 
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 
 from .supervisor import SUPERVISOR
 

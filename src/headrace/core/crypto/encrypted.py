@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 
+from headrace.core.encoding.codec import BindingCodec
 from headrace.core.errors import ConfigurationError, UnverifiedPayload
-from headrace.core.values.codec import BindingCodec
 
 from .keys import HEAD_SIZE, KeyRing
 

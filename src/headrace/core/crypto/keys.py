@@ -14,8 +14,8 @@ import secrets
 from collections.abc import Iterator, Sequence
 from typing import Final, NoReturn
 
+from headrace.core.encoding.codec import BOUND_FORMS, BOUND_MARK, form_of
 from headrace.core.errors import ConfigurationError, UnverifiedPayload
-from headrace.core.values.codec import BOUND_FORMS, BOUND_MARK, form_of
 
 #: Bytes of a secret, and of an id.
 SECRET_SIZE, ID_SIZE = 32, 4

@@ -5,8 +5,8 @@ from __future__ import annotations
 import hmac
 from collections.abc import Sequence
 
+from headrace.core.encoding.codec import BindingCodec
 from headrace.core.errors import UnverifiedPayload
-from headrace.core.values.codec import BindingCodec
 
 from .keys import HEAD_SIZE, KeyRing
 

@@ -6,11 +6,11 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import FRESH, NORMAL, State, Stream
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.values.bounds import MomentUs
-from headrace.core.values.decoding import DECODE_ERRORS
 
 from .entry import HistoryEntry
 

@@ -17,17 +17,18 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def arguments_data(id: str, task: str, headers: Mapping[str, str] | None) -> bytes:
-    """Of the arguments of a job."""
+    """What the arguments of a job are bound to."""
     return _encode(("arguments", id, task, _sorted(headers)))
 
 
 def result_data(id: str, task: str) -> bytes:
-    """Of the result of a job."""
+    """What the result of a job is bound to."""
     return _encode(("result", id, task))
 
 
 def event_data(topic: str, envelope: EventEnvelope) -> bytes:
-    """Of the payload of an event: all that `Event` shows to a handler, except when it expires."""
+    """What the payload of an event is bound to: all that `Event` shows to a handler, except when
+    it expires."""
     fields = (
         "event",
         envelope.id,
@@ -50,7 +51,7 @@ def event_data(topic: str, envelope: EventEnvelope) -> bytes:
 def schedule_data(
     queue: str, name: str, when: tuple[str, int, str], task: str, headers: Mapping[str, str] | None
 ) -> bytes:
-    """Of the arguments in a schedule. A worker that fires it binds them to each job."""
+    """What the arguments in a schedule are bound to. A worker that fires it binds them to each job."""
     return _encode(("schedule", queue, name, when, task, _sorted(headers)))
 
 

@@ -12,10 +12,10 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError
 from headrace.core.runtime.clock import datetime_of
 from headrace.core.values.bounds import Count, MomentUs
-from headrace.core.values.decoding import DECODE_ERRORS
 
 #: Bytes that are kept of one line, and of all lines of a message together.
 LINE_BYTES: Final = 2 * 1024

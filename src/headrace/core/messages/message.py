@@ -10,9 +10,9 @@ from typing import Final, Literal
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.runtime.clock import SECOND
 from headrace.core.values.bounds import Count, MomentUs, SpanUs
-from headrace.core.values.decoding import DECODE_ERRORS
 
 from .constraints import Constraints
 from .job_log import LINES_MOST, NO_LOG, JobLog

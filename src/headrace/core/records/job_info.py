@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.encoding.codec import AppCodec
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.job_log import LogLine
 from headrace.core.messages.message import (
     GIVEN_KEY,
@@ -17,8 +19,6 @@ from headrace.core.messages.message import (
     decode_envelope,
 )
 from headrace.core.runtime.clock import datetime_of
-from headrace.core.values.codec import AppCodec
-from headrace.core.values.decoding import DECODE_ERRORS
 
 from .plain_arguments import PlainArguments, plain_arguments
 from .record import JobStatus, Progress, Record, moment

@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.core.encoding.codec import AppCodec, BindingCodec, check_id, form_of, unwrapped
 from headrace.core.errors import InvalidPayload
 from headrace.core.messages.associated_data import arguments_data
 from headrace.core.messages.message import Envelope
-from headrace.core.values.codec import AppCodec, BindingCodec, check_id, form_of, unwrapped
 from headrace.core.values.secret import masked
 
 #: Why a job has no arguments to show: the history keeps them up to a size.

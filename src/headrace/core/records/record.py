@@ -9,12 +9,12 @@ from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.job_log import NO_LOG, JobLog
 from headrace.core.messages.message import FRESH, NORMAL, State, Stream, decode_envelope
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.runtime.clock import SECOND, datetime_of
 from headrace.core.values.bounds import Count, MomentUs
-from headrace.core.values.decoding import DECODE_ERRORS
 
 T = TypeVar("T")
 

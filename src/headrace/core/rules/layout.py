@@ -25,10 +25,10 @@ from typing import Annotated, Final
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import GROUP_MARK, Stream
 from headrace.core.values.bounds import Count, MomentUs
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.whole_numbers import whole_number
 
 #: Between the name of a stream and its part; no name may hold it.

@@ -13,6 +13,8 @@ from typing import Annotated, Literal
 import msgspec
 from cronsim import CronSimError
 
+from headrace.core.encoding.codec import BindingCodec, form_of
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import ConfigurationError, UnverifiedPayload
 from headrace.core.messages.associated_data import arguments_data, schedule_data
 from headrace.core.messages.ids import derived_id
@@ -29,8 +31,6 @@ from headrace.core.messages.message import (
 from headrace.core.messages.overrides import Overrides
 from headrace.core.runtime.clock import SECOND
 from headrace.core.values.bounds import Count, MomentUs, SpanUs
-from headrace.core.values.codec import BindingCodec, form_of
-from headrace.core.values.decoding import DECODE_ERRORS
 
 from .cron import fields_of, moments, refuse_unknown_nickname, zone_of
 

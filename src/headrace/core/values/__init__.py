@@ -1,1 +1,1 @@
-"""Encodes values that users send, and checks options that users write."""
+"""Checks and shows options that users write: names, numbers, times, secrets."""

@@ -9,7 +9,7 @@ import msgspec
 from headrace.app import App
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
 from headrace.core.values.times import span
-from headrace.engine.queue import Queue
+from headrace.engine.declared.queue import Queue
 
 from .limits import paused_tasks, task_limits
 

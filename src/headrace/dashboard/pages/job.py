@@ -7,7 +7,7 @@ from typing import Any
 from starlette.requests import Request
 
 from headrace.admin import Contents
-from headrace.admin.contents import named_arguments
+from headrace.admin.looking.contents import named_arguments
 from headrace.admin.place import Place, place_of
 from headrace.app import App
 from headrace.core.errors import HeadraceError, PayloadError

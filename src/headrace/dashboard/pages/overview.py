@@ -8,8 +8,8 @@ import msgspec
 from starlette.requests import Request
 
 from headrace.admin import Traffic
-from headrace.admin.diagnosis import Problem, diagnose, workloads
-from headrace.admin.doctor import RecentFindings, one_line
+from headrace.admin.looking.diagnosis import Problem, diagnose, workloads
+from headrace.admin.looking.doctor import RecentFindings, one_line
 from headrace.admin.place import place_of_stream
 from headrace.app import App
 from headrace.core.records.findings import Level

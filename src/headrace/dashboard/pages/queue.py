@@ -7,8 +7,8 @@ from typing import Final
 from starlette.requests import Request
 
 from headrace.admin import GroupInfo, QueueInfo
-from headrace.admin.cleaning import CLEANABLE
 from headrace.admin.place import Place
+from headrace.admin.steering.cleaning import CLEANABLE
 from headrace.app import App
 from headrace.dashboard.site import Content
 

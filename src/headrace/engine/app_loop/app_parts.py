@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.core.encoding.codec import AppCodec
 from headrace.core.messages.retry import RetryFunction, RetryPolicy
-from headrace.core.values.codec import AppCodec
+from headrace.engine.declared.registry import Registry
 from headrace.engine.emitter import Emitter
-from headrace.engine.registry import Registry
 from headrace.engine.transactions.writer import TransactionWriter
 
 from .app_loop import AppLoop

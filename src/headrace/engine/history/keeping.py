@@ -6,10 +6,10 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.encoding.codec import AppCodec
 from headrace.core.errors import ConfigurationError
 from headrace.core.history.recording import RingLimits
 from headrace.core.runtime.clock import microseconds
-from headrace.core.values.codec import AppCodec
 from headrace.core.values.durations import Duration, positive_seconds
 
 #: Bytes that the history of one queue may take, unless every job is kept.

@@ -7,10 +7,10 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.core.encoding.codec import AppCodec, BindingCodec
 from headrace.core.messages.associated_data import arguments_data
 from headrace.core.messages.message import Envelope, decode_envelope, encode_envelope
 from headrace.core.records.plain_arguments import opened
-from headrace.core.values.codec import AppCodec, BindingCodec
 from headrace.core.values.secret import SECRET_CODE, masked
 
 #: What every payload with a secret contains: the MessagePack header of an extension with the code of secrets.

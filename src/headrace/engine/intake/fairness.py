@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from headrace.core.messages.claim import Claim
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
+from headrace.engine.declared.subscription import Subscription
 from headrace.engine.running.run import Run
 from headrace.engine.running.slots import Slots
-from headrace.engine.subscription import Subscription
 
 
 class SlotFairness:

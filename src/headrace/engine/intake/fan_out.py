@@ -14,10 +14,10 @@ from headrace.core.messages.outcome import Retry, Snoozed
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.position import Position, TopicReading
 from headrace.core.topics.topic import LogEntry, Start
-from headrace.engine.running.bundle import bundled
+from headrace.engine.declared.subscription import Subscription
+from headrace.engine.running.batches.bundle import bundled
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.service import Service
-from headrace.engine.subscription import Subscription
 
 from .group_reader import EventParts
 from .queue_reader import ReaderParts

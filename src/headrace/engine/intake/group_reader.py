@@ -9,12 +9,12 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import DONE, Done, Settlement, Verdict
-from headrace.engine.running.bundle import bundled
+from headrace.engine.declared.subscription import Subscription
+from headrace.engine.running.batches.bundle import bundled
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.preparation import RunPreparation
 from headrace.engine.settling.manual_acks import ManualAcks, left_open
 from headrace.engine.settling.settlement_signals import SettlementSignals
-from headrace.engine.subscription import Subscription
 
 from .fairness import SlotFairness
 from .queue_reader import QueueReader, ReaderParts

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number
-from headrace.engine.registry import Registry
-from headrace.engine.subscription import Subscription
+from headrace.engine.declared.registry import Registry
+from headrace.engine.declared.subscription import Subscription
 
 #: The queues of a worker: their names, or the names with the number of slots that each may use; None: as the
 #: queue is declared.

@@ -11,9 +11,9 @@ from typing import TypeVar
 from headrace.core.messages.message import Stream
 from headrace.core.topics.topic import BEGINNING, Start
 from headrace.engine.app_loop.retrying import with_retries
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
+from headrace.engine.declared.subscription import Subscription
 from headrace.engine.service import Service
-from headrace.engine.subscription import Subscription
 
 from .fan_out import FanOutReader
 from .group_reader import EventParts, GroupReader

@@ -13,6 +13,7 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import BackendUnavailable, RequestRefused
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.messages.outcome import DeadReason, Failure
@@ -23,7 +24,6 @@ from headrace.core.records.record import JobStatus, Record, dead_letter_of, open
 from headrace.core.runtime.clock import SECOND, SystemClock
 from headrace.core.signals import EventPublished, JobDied, JobEnqueued
 from headrace.core.topics.topic import TopicRules
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import Service, first_of
 from headrace.engine.settling.death_calls import DeathCalls

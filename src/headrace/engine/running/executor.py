@@ -15,18 +15,17 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_VERSION, decode_envelope
 from headrace.core.messages.outcome import DONE, Done, Failure, Outcome
 from headrace.core.signals import JobStarted, ThreadOverdue
+from headrace.engine.running.calling.interrupts import is_from_terminal
+from headrace.engine.running.calling.suspension import NOT_CLOSING, Suspension
+from headrace.engine.running.calling.threads import ThreadError, Threads
 from headrace.engine.running.children.child_call import ChildCall, EncodedResult, result_of
 from headrace.engine.running.children.pool import ChildPool
 from headrace.engine.running.job_log.capture import capture
 
 from .deadlines import Deadlines
 from .finished import FinishedRun
-from .interrupts import is_from_terminal
 from .preparation import RunParts, RunPreparation
-from .run import Run, current_run
-from .slot import Slot
-from .suspension import NOT_CLOSING, Suspension
-from .threads import ThreadError, Threads
+from .run import Run, Slot, current_run
 
 
 class Executor:

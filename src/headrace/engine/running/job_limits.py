@@ -9,7 +9,7 @@ from headrace.core.limits.paused_tasks import PAUSED
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.constraints import NO_CONSTRAINTS, Constraints, LimitKey
 from headrace.core.messages.message import Stream
-from headrace.engine.registry import Handler, Registry
+from headrace.engine.declared.registry import Handler, Registry
 
 
 class JobLimits:

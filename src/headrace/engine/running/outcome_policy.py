@@ -32,11 +32,11 @@ from headrace.core.messages.retry import DEFAULT_RETRY, RetryFunction, RetryPoli
 from headrace.core.runtime.clock import microseconds
 from headrace.core.store import CRASH_LIMIT, crash_failure
 from headrace.core.values.durations import LONGEST, seconds
-from headrace.engine.options import WorkerOptions
-from headrace.engine.queue import Queue
+from headrace.engine.declared.queue import Queue
 from headrace.engine.running.children.child_call import EncodedResult
 from headrace.engine.running.children.process import ChildDied
 from headrace.engine.settling.held_claims import HeldClaims
+from headrace.engine.worker.options import WorkerOptions
 
 from .failure import failure_of, storable
 from .run import Abandoned, Run

@@ -6,17 +6,17 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.errors import NewerVersion, PayloadError, UnverifiedPayload
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import ENVELOPE_ROOM, ENVELOPE_VERSION, Envelope, Stream, decode_envelope
 from headrace.core.messages.outcome import DeadReason, Expired, Released
-from headrace.core.values.decoding import DECODE_ERRORS
+from headrace.engine.declared.registry import Fit, Handler, Registry
 from headrace.engine.emitter import Emitter
-from headrace.engine.options import WorkerOptions
-from headrace.engine.registry import Fit, Handler, Registry
 from headrace.engine.running.injection.resources import Resources
 from headrace.engine.settling.held_claims import HeldClaims
 from headrace.engine.settling.manual_acks import ManualAcks
+from headrace.engine.worker.options import WorkerOptions
 
 from .finished import FinishedRun
 from .job_limits import JobLimits

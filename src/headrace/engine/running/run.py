@@ -18,12 +18,10 @@ from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Envelope
 from headrace.core.messages.outgoing import Outgoing
 from headrace.core.runtime.current_run import under_way
-from headrace.engine.registry import Handler
+from headrace.engine.declared.registry import Handler
+from headrace.engine.declared.subscription import group_name
 from headrace.engine.running.injection.resources import Resources
 from headrace.engine.running.job_log.run_log import RunLog
-from headrace.engine.subscription import group_name
-
-from .slot import Slot
 
 #: Why a run is asked to end before its handler returns.
 Interruption = Literal["timeout", "cancelled", "lost", "shutdown"]
@@ -43,6 +41,16 @@ class Delegated(Protocol):
     """A call of a run's function in a child process."""
 
     def kill(self) -> None: ...
+
+
+class Slot:
+    """The task in which handlers run, one after the other, and a callback for a handler that suspends."""
+
+    __slots__ = ("suspended", "task")
+
+    def __init__(self, task: asyncio.Task[None], suspended: Callable[[], None]) -> None:
+        self.task: asyncio.Task[None] = task
+        self.suspended: Callable[[], None] = suspended
 
 
 class Run(msgspec.Struct, eq=False):
@@ -99,13 +107,13 @@ class Run(msgspec.Struct, eq=False):
 
     @property
     def topic(self) -> str | None:
-        """Of an event: the topic's name."""
+        """The name of an event's topic; None for a job."""
         stream = self.claim.whole
         return stream.topic if stream.kind == "group" else None
 
     @property
     def group(self) -> str | None:
-        """Of an event: the name of the group that handles it; a fan-out has none."""
+        """The name of the group that handles an event; None for a job and in a fan-out."""
         stream = self.claim.whole
         return group_name(stream) or None if stream.kind == "group" else None
 

@@ -13,16 +13,16 @@ from typing import Any
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import FRESH
-from headrace.engine.registry import BatchRule
+from headrace.engine.declared.registry import BatchRule
+from headrace.engine.running.batches.batches import Batches
+from headrace.engine.running.batches.bundle import Bundle, FinishedBundle, parts_of
+from headrace.engine.running.batches.job_gathering import JobGathering
 from headrace.engine.settling.held_claims import HeldClaims
-from headrace.engine.shutdown import CANCEL_WAIT
+from headrace.engine.worker.shutdown import CANCEL_WAIT
 
-from .batches import Batches
-from .bundle import Bundle, FinishedBundle, parts_of
 from .executor import Executor
 from .finished import FinishedRun
-from .job_gathering import JobGathering
-from .slot import Slot
+from .run import Slot
 
 #: After this many seconds of jobs that never suspend, a slot lets the event loop turn. So outcomes get
 #: written in between.

@@ -9,7 +9,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Renewal
 from headrace.core.signals import LeaseLost
 from headrace.engine.emitter import Emitter
-from headrace.engine.running.bundle import Bundle, bundle_of, parts_of
+from headrace.engine.running.batches.bundle import Bundle, bundle_of, parts_of
 from headrace.engine.running.run import Run
 from headrace.engine.running.slots import Slots
 

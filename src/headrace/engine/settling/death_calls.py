@@ -6,12 +6,12 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.ids import derived_id
 from headrace.core.messages.message import Stream, decode_envelope
 from headrace.core.messages.outcome import Dead, DeadReason, Failure
 from headrace.core.messages.outgoing import Outgoing
 from headrace.core.signals import BackendError
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.engine.emitter import Emitter
 from headrace.engine.running.failure import described
 from headrace.engine.running.finished import FinishedRun

@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.outcome import Outcome
 from headrace.engine.intake.worker_readers import WorkerReaders
-from headrace.engine.running.bundle import FinishedBundle, parts_of
+from headrace.engine.running.batches.bundle import FinishedBundle, parts_of
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.outcome_policy import OutcomePolicy
 

@@ -24,9 +24,9 @@ from headrace.core.signals import (
     LeaseLost,
     Signal,
 )
+from headrace.engine.declared.subscription import group_name
 from headrace.engine.emitter import Emitter
 from headrace.engine.running.finished import FinishedRun
-from headrace.engine.subscription import group_name
 
 
 class SettlementSignals:

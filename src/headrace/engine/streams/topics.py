@@ -68,7 +68,8 @@ class TopicVerbs(Routed):
         ]
 
     async def _with_pauses(self, record: TopicRecord) -> TopicRecord:
-        """With the pauses of the groups themselves: a worker that starts pauses the parts of such a group."""
+        """The record with the pauses of the groups themselves: a worker that starts pauses the parts of such
+        a group."""
         if record.parts == 1:
             return record
         own = await asyncio.gather(*(self.store.counts(group.stream) for group in record.groups))

@@ -107,7 +107,7 @@ class Psycopg(UserConnection):
             return rows
 
     def _cursor(self, kind: str) -> Any:
-        """Not of the user's `cursor_factory`, which may want other placeholders."""
+        """A plain cursor. The user's `cursor_factory` may want other placeholders."""
         psycopg = sys.modules["psycopg"]
         return getattr(psycopg, kind)(self.given, row_factory=psycopg.rows.tuple_row)
 

@@ -11,8 +11,8 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import microseconds
 from headrace.core.signals import DeadDropped
+from headrace.engine.declared.queue import Queue
 from headrace.engine.emitter import Emitter
-from headrace.engine.queue import Queue
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
 

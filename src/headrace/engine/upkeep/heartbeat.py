@@ -18,7 +18,6 @@ from headrace.core.runtime.clock import SECOND
 from headrace.engine.emitter import Emitter
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.intake.worker_readers import WorkerReaders
-from headrace.engine.options import WorkerOptions
 from headrace.engine.producing.identity import host_name
 from headrace.engine.relaying.relay import Relay
 from headrace.engine.running.job_limits import JobLimits
@@ -26,6 +25,7 @@ from headrace.engine.service import Service
 from headrace.engine.settling.claim_control import ClaimControl
 from headrace.engine.settling.held_claims import HeldClaims
 from headrace.engine.streams import StreamRouter
+from headrace.engine.worker.options import WorkerOptions
 
 from .leases import Leases
 

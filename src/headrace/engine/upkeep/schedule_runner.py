@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from headrace.core.encoding.codec import BindingCodec
 from headrace.core.errors import UnverifiedPayload
 from headrace.core.messages.message import EXPIRED_TTL_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
@@ -29,7 +30,6 @@ from headrace.core.schedules.schedule_record import (
     establish,
 )
 from headrace.core.signals import BackendError, JobEnqueued
-from headrace.core.values.codec import BindingCodec
 from headrace.engine.emitter import Emitter
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter

@@ -8,11 +8,11 @@ from collections.abc import Iterable, Sequence
 from headrace.core.messages.message import Stream
 from headrace.core.signals import GroupPassed, GroupStalled, OrderDisputed, TopicHeld
 from headrace.core.topics.topic import KeptTopics
+from headrace.engine.declared.subscription import Subscription
 from headrace.engine.emitter import Emitter
 from headrace.engine.intake.served_streams import ServedStreams
 from headrace.engine.service import Service
 from headrace.engine.streams import StreamRouter
-from headrace.engine.subscription import Subscription
 
 #: Seconds between two rounds.
 KEEP_EVERY = 10.0

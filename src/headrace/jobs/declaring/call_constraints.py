@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
+from headrace.core.encoding.codec import BindingCodec
 from headrace.core.errors import ConfigurationError
 from headrace.core.limits.figures import LimitFigures
 from headrace.core.limits.limit import KeyOf, Limit
 from headrace.core.messages.constraints import Constraints, LimitKey
-from headrace.core.values.codec import BindingCodec
 from headrace.jobs.options import CallOptions, TaskOptions
 
 from .call_values import CallValue, hashed

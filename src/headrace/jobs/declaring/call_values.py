@@ -10,9 +10,9 @@ from inspect import Parameter, Signature
 from typing import Any
 from uuid import UUID
 
+from headrace.core.encoding.codec import BindingCodec, fingerprint
 from headrace.core.errors import ConfigurationError, InvalidPayload
 from headrace.core.limits.limit import KeyOf
-from headrace.core.values.codec import BindingCodec, fingerprint
 from headrace.core.values.secret import Secret
 
 #: Types of values that have one text each.

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.encoding import encoding
+from headrace.core.encoding.codec import AppCodec, BindingCodec, binding, check_id, form_of, unwrapped
+from headrace.core.encoding.decoding import DECODE_ERRORS
+from headrace.core.encoding.upcasts import Upcasts
 from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.associated_data import arguments_data, result_data
 from headrace.core.messages.message import PRIORITIES, Envelope, Stream
-from headrace.core.values import encoding
-from headrace.core.values.codec import AppCodec, BindingCodec, binding, check_id, form_of, unwrapped
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.core.values.names import PATTERN
-from headrace.core.values.upcasts import Upcasts
-from headrace.engine.registry import Decode
+from headrace.engine.declared.registry import Decode
 from headrace.engine.running.children.main_module import MainModule
 from headrace.jobs.options import TaskOptions
 from headrace.jobs.payload.arguments import Arguments

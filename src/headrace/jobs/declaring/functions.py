@@ -6,9 +6,9 @@ import inspect
 from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
+from headrace.core.encoding.upcasts import Upcasts
 from headrace.core.errors import ConfigurationError
 from headrace.core.messages.directives import BatchResult
-from headrace.core.values.upcasts import Upcasts
 from headrace.jobs.options import TaskOptions
 from headrace.jobs.payload.arguments import Arguments
 from headrace.jobs.payload.batch_arguments import BatchArguments

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.messages.outgoing import Outgoing
-from headrace.engine.queue import Queue
+from headrace.engine.declared.queue import Queue
 from headrace.engine.settling.death_calls import DeathReport, DeathTask
 from headrace.jobs.task import Call, Task
 

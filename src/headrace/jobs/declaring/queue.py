@@ -13,8 +13,8 @@ from headrace.core.values.checks import unknown_option
 from headrace.core.values.durations import Duration, positive_seconds
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number, whole_number
-from headrace.engine.queue import Queue
-from headrace.engine.registry import Registry, where
+from headrace.engine.declared.queue import Queue
+from headrace.engine.declared.registry import Registry, where
 from headrace.jobs.options import checked_limits
 from headrace.jobs.task import Task
 

@@ -11,8 +11,8 @@ from headrace.core.limits.limit import Limit
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outgoing import Outgoing
 from headrace.engine.app_loop.app_parts import AppParts
-from headrace.engine.queue import Queue
-from headrace.engine.registry import BatchRule, Handler
+from headrace.engine.declared.queue import Queue
+from headrace.engine.declared.registry import BatchRule, Handler
 from headrace.engine.running.injection.dependencies import needs_of
 from headrace.engine.running.injection.injection import provided
 from headrace.jobs.options import BatchTaskSettings, TaskOptions, task_options

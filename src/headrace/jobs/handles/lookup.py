@@ -8,14 +8,14 @@ from collections.abc import Mapping
 from math import inf
 from typing import Any
 
+from headrace.core.encoding import encoding
+from headrace.core.encoding.codec import AppCodec
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import CancelAnswer
 from headrace.core.records.job_info import JobInfo, job_info
 from headrace.core.records.record import JobStatus, Record
 from headrace.core.runtime.clock import microseconds
-from headrace.core.values import encoding
-from headrace.core.values.codec import AppCodec
 from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.app_loop.portal import Portal
 from headrace.engine.app_loop.retrying import without_retries

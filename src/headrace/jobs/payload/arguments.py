@@ -15,12 +15,12 @@ from typing import Any, Final, NoReturn
 
 import msgspec
 
+from headrace.core.encoding import encoding
+from headrace.core.encoding.annotations import hints_of
+from headrace.core.encoding.decoding import DECODE_ERRORS
+from headrace.core.encoding.encoding import encode_quickly
 from headrace.core.errors import InvalidPayload, NewerVersion
-from headrace.core.values import encoding
-from headrace.core.values.annotations import hints_of
 from headrace.core.values.bounds import Count
-from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.core.values.encoding import encode_quickly
 from headrace.engine.running.injection.dependencies import asked_of_callers
 
 #: The first byte of a payload that is an array of one.

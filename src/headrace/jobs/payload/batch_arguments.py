@@ -8,9 +8,9 @@ from functools import cached_property
 from inspect import Parameter
 from typing import Any, get_args, get_origin
 
+from headrace.core.encoding.annotations import hints_of
+from headrace.core.encoding.upcasts import Upcasts
 from headrace.core.errors import ConfigurationError
-from headrace.core.values.annotations import hints_of
-from headrace.core.values.upcasts import Upcasts
 from headrace.engine.running.injection.dependencies import asked_of_callers
 
 from .versions import Upcast, VersionedArguments

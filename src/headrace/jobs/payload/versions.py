@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from headrace.core.encoding import encoding
+from headrace.core.encoding.decoding import DECODE_ERRORS
+from headrace.core.encoding.upcasts import Upcasts
 from headrace.core.errors import InvalidPayload, NewerVersion
-from headrace.core.values import encoding
-from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.core.values.upcasts import Upcasts
 
 from .arguments import NO_KWARGS, ONLY_POSITIONAL, WITH_VERSION, Arguments, VersionedParts, read_parts
 

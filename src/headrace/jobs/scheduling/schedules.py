@@ -11,6 +11,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 import msgspec
 from msgspec import UNSET
 
+from headrace.core.encoding.codec import BindingCodec
 from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
@@ -35,12 +36,11 @@ from headrace.core.schedules.schedule_record import (
     replace,
     resume,
 )
-from headrace.core.values.codec import BindingCodec
 from headrace.core.values.durations import Duration
 from headrace.core.values.names import checked_name
 from headrace.core.values.whole_numbers import positive_number
 from headrace.engine.app_loop.app_loop import AppLoop
-from headrace.engine.registry import Registry
+from headrace.engine.declared.registry import Registry
 from headrace.jobs.handles.job import Job
 from headrace.jobs.jobs import Jobs
 from headrace.jobs.task import AsyncTask, Call, SyncTask, Task

@@ -9,9 +9,8 @@ import msgspec
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.rules.lanes import is_child_work_first, is_from_bottom
 from headrace.core.store import CLAIM_BYTES
-
-from .streams.lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN
-from .streams.stream_state import StreamState
+from headrace.stores.memory.streams.lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN
+from headrace.stores.memory.streams.stream_state import StreamState
 
 
 class ClaimLimits(msgspec.Struct, frozen=True):

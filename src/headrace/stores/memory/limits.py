@@ -11,8 +11,7 @@ from headrace.core.limits.rate import Rate
 from headrace.core.messages.constraints import Constraints, LimitKey
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage, DueNotice
-
-from .streams.lines import Line, Lines
+from headrace.stores.memory.streams.lines import Line, Lines
 
 #: Microseconds between two looks for tokens, at least.
 LOOK_US = 1000

@@ -5,60 +5,45 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from copy import copy
-from itertools import count, islice
+from itertools import count
 from time import monotonic
 
 import msgspec
 
 from headrace.core.errors import BackendUnavailable
-from headrace.core.inspector import PURGED_END_RECORDS
 from headrace.core.limits.figures import LimitFigures, LimitRecord
 from headrace.core.limits.limiting import Limiting
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
-from headrace.core.records.answers import (
-    Answer,
-    CancelAnswer,
-    DeadAge,
-    DeadFilter,
-    Promoted,
-    Reclaimed,
-    Renewal,
-    ReplayAnswer,
-    Wanted,
-)
+from headrace.core.records.answers import Answer, CancelAnswer, Promoted, Reclaimed
 from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.findings import Finding, ok
-from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
+from headrace.core.records.record import Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
 from headrace.core.runtime.child_process import is_child
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
 from headrace.core.store import NO_CRASH_LIMITS, LeaseKeeper, PartitionedStore
-from headrace.core.topics.topic import (
-    KeptTopics,
-    Reading,
-    Start,
-    TopicRecord,
-    TopicRules,
-)
+from headrace.core.topics.topic import KeptTopics, Reading, Start, TopicRecord, TopicRules
 from headrace.stores.memory.streams.stream_state import StreamState
 
 from .claim_step import ClaimLimits
 from .history import MemoryHistory
+from .inspector import MemoryInspector
 from .layouts import MemoryLayouts
+from .lease_keeper import MemoryLeaseKeeper
 from .outbox import MemoryOutboxes
 from .shared_state import MemoryListener, SharedState
 from .topic_views import reading_of, record_of_topic
-from .views import counts_of, end_of, page_of_dead, page_of_records, record_of
+from .views import end_of, record_of
 from .waiter import Waiter
 
 #: A waiter, and every set that contains it.
 RegisteredWaiter = tuple[Waiter[None], list[set[Waiter[None]]]]
 
 
-class MemoryStore(MemoryLayouts, MemoryOutboxes, MemoryHistory, Limiting, PartitionedStore):
+class MemoryStore(MemoryLayouts, MemoryOutboxes, MemoryHistory, MemoryInspector, Limiting, PartitionedStore):
     def __init__(self, store: SharedState, *, name: str, clock: TimeSource) -> None:
         self._store = store
         self._lock = store.lock
@@ -333,105 +318,5 @@ class MemoryStore(MemoryLayouts, MemoryOutboxes, MemoryHistory, Limiting, Partit
         with self._lock:
             return self._store.stream_state(stream).cancel(id, ttl_us, self._now_us())
 
-    # --- look and steer ----------------------------------------------------------------------------------
-
-    async def streams(self) -> list[Stream]:
-        with self._lock:
-            return [
-                stream
-                for stream, stream_state in self._store.stream_states.items()
-                if stream_state.established
-            ]
-
-    async def counts(self, stream: Stream) -> Counts:
-        with self._lock:
-            return counts_of(self._store.stream_state(stream), self._now_us())
-
-    async def messages(
-        self,
-        stream: Stream,
-        *,
-        status: JobStatus | None = None,
-        task: str | None = None,
-        cursor: str | None = None,
-        limit: int = 100,
-    ) -> Page[Record]:
-        with self._lock:
-            stream_state = self._store.stream_state(stream)
-            return page_of_records(stream_state, status, task, cursor, limit, self._now_us())
-
-    async def holders(self, stream: Stream, wanted: Sequence[Wanted]) -> list[str | None]:
-        with self._lock:
-            stream_state, now_us = self._store.stream_state(stream), self._now_us()
-            return [stream_state.holder(each.id, each.key, now_us) for each in wanted]
-
-    async def workers(self) -> list[WorkerInfo]:
-        with self._lock:
-            return self._store.workers(self._now_us())
-
-    async def pause(self, stream: Stream, *, paused: bool) -> None:
-        with self._lock:
-            self._store.stream_state(stream).pause(paused=paused)
-
-    async def purge(
-        self, stream: Stream, *, ttl_us: int, limit: int, end_records: int = PURGED_END_RECORDS
-    ) -> int:
-        with self._lock:
-            return self._store.stream_state(stream).purge(ttl_us, limit, end_records, self._now_us())
-
-    async def dead_letters(
-        self, stream: Stream, *, only: DeadFilter, cursor: str | None = None, limit: int = 100
-    ) -> Page[DeadLetter]:
-        with self._lock:
-            return page_of_dead(self._store.stream_state(stream), only, cursor, limit)
-
-    async def oldest_dead(self, stream: Stream, *, limit: int) -> list[DeadAge]:
-        with self._lock:
-            now_us, dead = self._now_us(), self._store.stream_state(stream).dead
-            return [DeadAge(id, now_us - dead[id].since_us) for id in islice(dead, limit)]
-
-    async def replay(self, stream: Stream, ids: Sequence[str]) -> list[ReplayAnswer]:
-        with self._lock:
-            stream_state, now_us = self._store.stream_state(stream), self._now_us()
-            return [stream_state.replay(id, now_us) for id in ids]
-
-    async def discard(self, stream: Stream, ids: Sequence[str]) -> int:
-        with self._lock:
-            stream_state = self._store.stream_state(stream)
-            return sum(stream_state.discard(id) for id in ids)
-
-    async def clean(self, stream: Stream, ids: Sequence[str], *, status: JobStatus, ttl_us: int) -> int:
-        with self._lock:
-            stream_state, now_us = self._store.stream_state(stream), self._now_us()
-            return sum(stream_state.clean(id, status, ttl_us, now_us) for id in ids)
-
-    async def release_key(self, stream: Stream, key: str) -> bool:
-        with self._lock:
-            return self._store.stream_state(stream).keys.free(key, self._now_us())
-
     async def examine(self) -> list[Finding]:
         return [ok("store", "memory: it lives in this process, and everything in it ends with it")]
-
-    async def run_now(self, stream: Stream, id: str) -> bool:
-        with self._lock:
-            return self._store.stream_state(stream).run_now(id, self._now_us())
-
-    async def rewrite(self, stream: Stream, id: str, body: bytes) -> bool:
-        with self._lock:
-            return self._store.stream_state(stream).rewrite(id, body)
-
-
-class MemoryLeaseKeeper(LeaseKeeper):
-    def __init__(self, store: SharedState, now_us: Callable[[], int]) -> None:
-        self._store = store
-        self._now_us = now_us
-
-    async def renew(self, claims: Sequence[Claim], *, after_outage: bool = False) -> list[Renewal]:
-        with self._store.lock:
-            now_us = self._now_us()
-            if after_outage:
-                self._store.restart_leases({claim.stream for claim in claims}, now_us)
-            return [self._store.stream_state(claim.stream).renew(claim, now_us) for claim in claims]
-
-    async def close(self) -> None:
-        """There is no connection."""

@@ -48,7 +48,7 @@ def own_sqlite_file(url: str | None, outbox: OutboxDatabase | None) -> Path | No
     SQLite library than the user."""
     if url is None or not url.startswith("sqlite://"):
         return None
-    from headrace.stores.sqlite.address import path_of
+    from headrace.stores.sqlite.file.address import path_of
 
     file = path_of(url)
     if outbox is not None and outbox.is_in(file):

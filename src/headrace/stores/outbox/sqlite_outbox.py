@@ -24,7 +24,7 @@ from headrace.core.outbox.outbox import OutboxRecord, OutgoingBatch, OutgoingEnt
 from headrace.core.rules.outbox import OpenBatch, new_batches
 from headrace.core.runtime.clock import TimeSource
 from headrace.core.runtime.daemon_thread import in_daemon_thread
-from headrace.stores.sqlite.address import path_of
+from headrace.stores.sqlite.file.address import path_of
 
 T = TypeVar("T")
 

@@ -308,7 +308,7 @@ class PostgresStore(
                 left = session.waiters.interval if until is None else until - monotonic()
                 if left <= 0:
                     return None
-                await waiter.heard(min(left, session.waiters.interval))
+                await waiter.wait(min(left, session.waiters.interval))
         return None
 
     async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:

@@ -21,22 +21,22 @@ from headrace.core.outbox.outbox import OutboxRecord, OutgoingBatch
 from headrace.core.records.answers import Answer
 from headrace.core.records.control import DueNotice
 from headrace.core.runtime.clock import TimeSource
+from headrace.stores.postgres.limits.ordered_jobs import line_of
+from headrace.stores.postgres.rows.outbox_table import OF_USERS, TakenBatch
+from headrace.stores.postgres.schema.grants import grants_for
+from headrace.stores.postgres.schema.schema import EXISTS, READ_ID, apply, bring_up_to_date
+from headrace.stores.postgres.session.connection import PostgresConnection
+from headrace.stores.postgres.session.notifications import notice_of, notification_of, text_of
+from headrace.stores.postgres.session.session import channel_of, offset_of
+from headrace.stores.postgres.session.waiters import LISTENING, POLLING
+from headrace.stores.postgres.statements.limit_statements import NOTE_LINES
+from headrace.stores.postgres.statements.message_statements import NOTE_CHILDREN
 from headrace.stores.sql.limits.budgets import stored_constraints
 from headrace.stores.sql.wake_ups import WakeUps
 
 from .address import PostgresAddress
 from .faults import unavailable
-from .limits.ordered_jobs import line_of
-from .rows.outbox_table import OF_USERS, TakenBatch
-from .schema.grants import grants_for
-from .schema.schema import EXISTS, READ_ID, apply, bring_up_to_date
-from .session.connection import PostgresConnection
-from .session.notifications import notice_of, notification_of, text_of
-from .session.session import channel_of, offset_of
-from .session.waiters import LISTENING, POLLING
 from .statements import stream_statements
-from .statements.limit_statements import NOTE_LINES
-from .statements.message_statements import NOTE_CHILDREN
 
 T = TypeVar("T")
 
@@ -312,7 +312,7 @@ class PostgresOutbox(PostgresDatabase, OutboxDatabase):
         return await self._run(take, in_transaction=True) if await self._run(look) else []
 
     async def _listen(self, connection: PostgresConnection) -> None:
-        """Once for each connection of a relay. Behind a pooler notifications do not arrive."""
+        """Listens once on each connection of a relay. Behind a pooler notifications do not arrive."""
         if not connection.pooled and not connection.listens:
             await connection.listen(self._channel)
         self._listens = connection.listens

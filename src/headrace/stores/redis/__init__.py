@@ -7,10 +7,10 @@ from headrace.core.store import Store
 from headrace.core.values.credentials import Credentials
 from headrace.core.values.names import checked_name
 from headrace.stores.redis.client.address import parse_address
+from headrace.stores.redis.server.cluster import ClusterStore
+from headrace.stores.redis.server.durability import confirmation_of
+from headrace.stores.redis.server.server import RedisServer
 
-from .cluster import ClusterStore
-from .durability import confirmation_of
-from .server import RedisServer
 from .store import RedisStore
 
 

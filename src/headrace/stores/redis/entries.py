@@ -1,5 +1,5 @@
-"""Turns entries of a lane into claims, and rows of the scripts into records. lua/shared/message.lua names the
-fields."""
+"""Turns entries of a lane into claims, and rows of the scripts into records.
+lua/shared/messages/message.lua names the fields."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS, text_of
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.constraints import NO_CONSTRAINTS, Constraints
 from headrace.core.messages.job_log import NO_LOG, JobLog, decode_log
@@ -16,7 +17,6 @@ from headrace.core.messages.message import FRESH, NORMAL, State, Stream, decode_
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.records.record import JobStatus, Progress, Record
 from headrace.core.values.bounds import LATEST_US
-from headrace.core.values.decoding import DECODE_ERRORS, text_of
 
 from .keys import HELD, Lane
 from .stream_scripts import StreamScripts
@@ -86,7 +86,7 @@ def claims_of(
 
 def _limited_claim(stream: Stream, entry: bytes, packed: bytes, consumer: str, now_us: int) -> Claim:
     """The claim of a message with nothing but constraints, in the form of `packed_for_line` in
-    lua/shared/message.lua."""
+    lua/shared/messages/message.lua."""
     id, task, constraints, body = packed.split(b"\0", 3)
     token = EntryToken(HELD, entry, consumer, task, None, b"", True, constraints)
     known = _known_constraints(constraints) if constraints else None
@@ -166,7 +166,7 @@ def _known_constraints(packed: bytes) -> Constraints:
 
 @lru_cache(maxsize=1000)
 def budgets_of(packed: bytes) -> list[bytes]:
-    """The names of the limits of constraints, with their keys (lua/shared/limits.lua)."""
+    """The names of the limits of constraints, with their keys (lua/shared/limits/limits.lua)."""
     limits = readable(_constraints.decode, packed, NO_CONSTRAINTS).limits
     return list(dict.fromkeys(f"{each.limit}/{each.key}".encode() for each in limits))
 
@@ -181,7 +181,7 @@ def state_of(message: dict[bytes, bytes]) -> State:
 
 
 def record_of(stream: Stream, row: Sequence[Any]) -> Record:
-    """The record in a row that lua/shared/describing.lua made."""
+    """The record in a row that lua/shared/messages/describing.lua made."""
     id, status, time, worker, fields, *report = row
     message, job_status, at_us = message_of(fields), JobStatus(status.decode()), read_score(time)
     progress, log = read_report(report[0] if report else None)
@@ -230,7 +230,7 @@ def read_score(text: bytes) -> int:
 
 
 def read_report(report: bytes | None) -> tuple[Progress | None, JobLog]:
-    """The progress and log of a run, in the form of `report_of` in lua/shared/place.lua."""
+    """The progress and log of a run, in the form of `report_of` in lua/shared/messages/place.lua."""
     if not report:
         return None, NO_LOG
     try:

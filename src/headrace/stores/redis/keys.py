@@ -50,7 +50,7 @@ namespace.
                            sealed), import <move> (how many messages have come
                            from another store, and the place of the next),
                            large (messages that are not small, see
-                           lua/shared/queueing.lua), places and turns (numbers
+                           lua/shared/messages/queueing.lua), places and turns (numbers
                            of messages and tenants in lines), mended (when
                            holders of order keys were last looked for),
                            scanned (how far `:msg` was looked through),
@@ -85,7 +85,7 @@ A topic has these keys (its lanes stay empty) and the ones below. Keys of a grou
                            not drawn, how many, 1 or 0: more can be drawn
 
     {<namespace>:limits}:figures, overrides  hash: limit → what it allows     stays
-    {<namespace>:limits}:… what is counted, see lua/shared/limits.lua. On a   job, or time to live
+    {<namespace>:limits}:… what is counted, see lua/shared/limits/limits.lua. On a   job, or time to live
                            cluster, each queue has its own: `:limits/…`
 
     <namespace>:streams    set of all streams                                 stays
@@ -108,7 +108,7 @@ from typing import Final, Literal, TypeAlias
 from headrace.core.messages.message import Stream, StreamKind
 
 #: Changes when versions on both sides of a change cannot work on the same keys. Each refuses the keys of the
-#: other (format.py).
+#: other (server/format.py).
 FORMAT = "v1"
 
 #: The lane of messages with constraints that are handed out.
@@ -125,7 +125,7 @@ TOP_DOWN, BOTTOM_UP = (3, 4, 5), (5, 4, 3)
 IN_ORDER = (1, 0, 2, 6, 3, 7, 4, 8, 5, 9)
 EVERY_LANE: Final[tuple[Lane, ...]] = (*IN_ORDER, HELD)
 
-#: The letters of the lanes 0 to 9 that have lines, among the lanes in use (lua/shared/limits.lua).
+#: The letters of the lanes 0 to 9 that have lines, among the lanes in use (lua/shared/limits/limits.lua).
 LINE_LETTERS = "abcdefghij"
 _LINES = frozenset(LINE_LETTERS)
 
@@ -143,7 +143,7 @@ _PERMANENT = re.compile(
 
 
 class QueueKeys:
-    """The keys of one stream, in the order in which scripts name them (lua/shared/queue.lua, topic.lua)."""
+    """The keys of one stream, in the order in which lua/shared/queue.lua and topics/topic.lua name them."""
 
     def __init__(self, namespace: str, stream: Stream, tag: str = "") -> None:
         self._prefix = _prefix(namespace, stream, tag)

@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import re
+from collections.abc import Iterator
 from importlib.resources import files
+from importlib.resources.abc import Traversable
 
 import msgspec
 
@@ -38,16 +40,22 @@ class Script(msgspec.Struct, frozen=True):
 
 
 def rules_text(rules: TopicRules) -> str:
-    """The rules of a topic in the form that scripts read (lua/shared/trimming.lua)."""
+    """The rules of a topic in the form that scripts read (lua/shared/topics/trimming.lua)."""
     length = "-" if rules.max_length is None else rules.max_length
     return f"{rules.retention_us} {length} {int(rules.strict)}"
 
 
+def _scripts_in(folder: Traversable) -> Iterator[Traversable]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _scripts_in(each)
+        else:
+            yield each
+
+
 #: The files by name. A folder says what its scripts are for; the files of `shared` are parts of scripts.
 _FILES = {
-    script.name.removesuffix(".lua"): script
-    for folder in files(__package__).joinpath("lua").iterdir()
-    for script in folder.iterdir()
+    script.name.removesuffix(".lua"): script for script in _scripts_in(files(__package__).joinpath("lua"))
 }
 
 #: Bounds that all stores share. They come before the shared parts.

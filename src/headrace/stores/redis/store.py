@@ -28,36 +28,36 @@ from headrace.stores.redis.intake.claim_request import wanted
 from headrace.stores.redis.intake.cluster_readers import ClusterReaders
 from headrace.stores.redis.intake.reader import ClaimReader
 from headrace.stores.redis.moving.moving_verbs import RedisMoving
+from headrace.stores.redis.server.durability import Confirmation, check_durability, confirm
+from headrace.stores.redis.server.faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
+from headrace.stores.redis.server.format import check_format
+from headrace.stores.redis.server.notices import Notices
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.topics.topic_reader import LogReader
 from headrace.stores.redis.topics.topic_verbs import RedisTopics
-from headrace.stores.redis.verbs.announcements import Announcements
-from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
-from headrace.stores.redis.verbs.history import RedisHistory, record_calls
-from headrace.stores.redis.verbs.layouts import RedisLayouts
-from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
-from headrace.stores.redis.verbs.limits import RedisLimits, figures_commands, figures_in
-from headrace.stores.redis.verbs.outbox import RedisOutboxes
-from headrace.stores.redis.verbs.progress import report_calls
-from headrace.stores.redis.verbs.promotion import promote
-from headrace.stores.redis.verbs.recovery import Recoverer
-from headrace.stores.redis.verbs.schedules import RedisScheduling
-from headrace.stores.redis.verbs.settle import constrained_since, steps_of, verdicts_of, with_constraints
-from headrace.stores.redis.verbs.traffic import RedisTraffic
-from headrace.stores.redis.verbs.workers import (
+from headrace.stores.redis.upkeep.lease_keeper import RedisLeaseKeeper
+from headrace.stores.redis.upkeep.promotion import promote
+from headrace.stores.redis.upkeep.recovery import Recoverer
+from headrace.stores.redis.upkeep.traffic import RedisTraffic
+from headrace.stores.redis.upkeep.workers import (
     WorkerEntry,
     encode_worker,
     forget_leaving_worker,
     forget_silent_workers,
 )
+from headrace.stores.redis.verbs.announcements import Announcements
+from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
+from headrace.stores.redis.verbs.history import RedisHistory, record_calls
+from headrace.stores.redis.verbs.layouts import RedisLayouts
+from headrace.stores.redis.verbs.limits import RedisLimits, figures_commands, figures_in
+from headrace.stores.redis.verbs.outbox import RedisOutboxes
+from headrace.stores.redis.verbs.progress import report_calls
+from headrace.stores.redis.verbs.schedules import RedisScheduling
+from headrace.stores.redis.verbs.settle import constrained_since, steps_of, verdicts_of, with_constraints
 
-from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
-from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
-from .format import check_format
 from .keys import label_of
-from .notices import Notices
 from .scripts import APPEND_ONE, CANCEL, DECLARE_STREAM, FORGET_CONSUMERS, GET
-from .server import RedisServer
 from .stream_scripts import StreamScripts
 
 #: Milliseconds after which the name of a consumer that holds nothing is forgotten.

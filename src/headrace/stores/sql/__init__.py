@@ -11,5 +11,7 @@ runs a statement. A store reads rows, asks a plan of this folder what must chang
 - `budgets`, `line_changes`: what limits allow, and which lines and slots a step changes
 - `choosing`, `taking`: what a claim takes from the lanes and from open lines
 - `transaction_state`, `wake_ups`: what a transaction collects until its commit
+- `waiters`: which callers wait in this process, and what wakes them
+- `schedules`: in which steps schedules are swapped
 - `record_rows`, `topic_rows`: records and pages from rows
 """

@@ -11,9 +11,9 @@ from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.message import FRESH, State, Stream, encode_state
 from headrace.core.messages.outcome import DeadReason, Failure
 from headrace.core.rules.lease import FOREVER
+from headrace.stores.sql.limits.line_changes import LineChanges
 
 from .lanes import CANCELLED, DEAD, EXPIRED, LOWEST, PARKED, RETURNED, RUNNING, lane_for, lane_of
-from .limits.line_changes import LineChanges
 from .transaction_state import TransactionState
 
 #: The key of a message that is ending or has started: stream, key, and the message's id.

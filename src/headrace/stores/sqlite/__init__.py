@@ -7,8 +7,8 @@ from headrace.core.runtime.clock import TimeSource
 from headrace.core.store import Store
 from headrace.core.values.credentials import Credentials, without_credentials
 from headrace.stores.sqlite.connection.connection import Synchronous
+from headrace.stores.sqlite.file.address import path_of
 
-from .address import path_of
 from .store import SqliteStore
 
 #: The SQLite setting of each durability. FULL survives a power failure, NORMAL the death of any process.

@@ -15,9 +15,8 @@ from headrace.core.records.findings import Examination, Finding, Level, fail, ok
 from headrace.core.runtime.daemon_thread import in_daemon_thread
 from headrace.stores.sqlite.connection.connection import JOURNAL_SIZE_LIMIT, OLDEST, Connection, Synchronous
 from headrace.stores.sqlite.connection.filesystem import filesystem_of
+from headrace.stores.sqlite.file.privacy import readable_by_others
 from headrace.stores.sqlite.threads.store_threads import StoreThreads
-
-from .privacy import readable_by_others
 
 #: A write-ahead log of more bytes than this has a reader that keeps it from being emptied.
 LARGE_JOURNAL = 4 * JOURNAL_SIZE_LIMIT

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug
 
 BUG = SeededBug(
-    file="engine/running/batches.py",
+    file="engine/running/batches/batches.py",
     why="A batch handler that names a wrong index loses an event: it counts as handled.",
     before="""
         wrong = [index for index in failed if index not in range(count)]

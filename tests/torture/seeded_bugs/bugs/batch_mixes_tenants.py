@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug
 
 BUG = SeededBug(
-    file="engine/running/job_gathering.py",
+    file="engine/running/batches/job_gathering.py",
     why="A list of a batch task has jobs of several tenants.",
     before="""
                 tenant = "" if claim.constraints is None else claim.constraints.tenant

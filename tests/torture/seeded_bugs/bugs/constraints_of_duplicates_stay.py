@@ -14,5 +14,5 @@ BUG = SeededBug(
     after="""
         return False
     """,
-    tests=(contract("test_limits", "test_a_duplicate_leaves_nothing_of_its_constraints", "sqlite"),),
+    tests=(contract("test_limit_figures", "test_a_duplicate_leaves_nothing_of_its_constraints", "sqlite"),),
 )

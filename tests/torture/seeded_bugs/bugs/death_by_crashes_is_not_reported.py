@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug
 
 BUG = SeededBug(
-    file="engine/build.py",
+    file="engine/worker/plan.py",
     why="A job that kills its workers dies in silence, though its queue has a task for deaths.",
     before="""
         in_store=in_store | dict.fromkeys(calling, NO_LIMIT),

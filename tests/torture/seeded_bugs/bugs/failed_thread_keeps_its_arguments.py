@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug
 
 BUG = SeededBug(
-    file="engine/running/threads.py",
+    file="engine/running/calling/threads.py",
     why="The arguments of jobs that failed in a thread stay in memory until a full garbage collection.",
     before="""
         error, self._error = self._error, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/shared/place.lua",
+    file="stores/redis/lua/shared/messages/place.lua",
     why=(
         "A worker that stood still for longer than its lease retries or buries a job that another "
         "worker runs now."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug
 
 BUG = SeededBug(
-    file="engine/running/batches.py",
+    file="engine/running/batches/batches.py",
     why="One event that always fails takes all events of its batch to the dead letters.",
     before="""
         middle = len(runs) // 2

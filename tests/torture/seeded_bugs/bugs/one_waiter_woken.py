@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/shared/ending.lua",
+    file="stores/redis/lua/shared/messages/ending.lua",
     why="Of several processes that wait for one job, all but one wait until their timeout.",
     before="""
         for channel in string.gmatch(channels or '', '%S+') do

@@ -15,7 +15,9 @@ BUG = SeededBug(
     """,
     tests=(
         contract(
-            "test_limits", "test_what_waits_during_a_prune_is_counted_and_recovered_later", "valkey-9.1"
+            "test_limit_figures",
+            "test_what_waits_during_a_prune_is_counted_and_recovered_later",
+            "valkey-9.1",
         ),
     ),
 )

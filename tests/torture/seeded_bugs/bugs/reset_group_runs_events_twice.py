@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/shared/drawing.lua",
+    file="stores/redis/lua/shared/topics/drawing.lua",
     why="A group that is set back handles the events twice that it has in its lanes.",
     before="""
         if value and is_there(group, ids[index], value) then

@@ -17,6 +17,6 @@ BUG = SeededBug(
     """,
     tests=(
         contract("test_limits", "test_no_more_run_than_the_limit_allows", "sqlite"),
-        contract("test_limits", "test_nothing_is_left_when_all_is_done", "sqlite"),
+        contract("test_limit_figures", "test_nothing_is_left_when_all_is_done", "sqlite"),
     ),
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/shared/slots.lua",
+    file="stores/redis/lua/shared/limits/slots.lua",
     why="A limited job that runs again or dies keeps its slot.",
     before="""
         if id and (not place or place == lane .. entry) then

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/shared/drawing.lua",
+    file="stores/redis/lua/shared/topics/drawing.lua",
     why=("Events of a stuck key that an ordered group has passed over are trimmed before it handles them."),
     before="""
         return math.min(group.position or 0, group.low and group.low - 1 or math.huge)

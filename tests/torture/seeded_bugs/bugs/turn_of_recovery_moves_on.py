@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug
 
 BUG = SeededBug(
-    file="stores/redis/verbs/scan_turns.py",
+    file="stores/redis/upkeep/scan_turns.py",
     why=(
         "In a fleet of hundreds, the turn to look for jobs of dead workers goes to a new worker each time, "
         "and no worker looks."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/shared/ending.lua",
+    file="stores/redis/lua/shared/messages/ending.lua",
     why="The end of a job releases the unique key of the job that holds it by now.",
     before="""
         if text_at(key) == '0 ' .. id then

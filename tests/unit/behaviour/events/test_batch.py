@@ -22,11 +22,11 @@ from headrace import (
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import State, group_stream
 from headrace.core.runtime.clock import MovableClock
-from headrace.engine import worker as worker_module
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from headrace.engine.running import slots as slots_module
-from headrace.engine.running.batches import HOPELESS
-from headrace.engine.running.bundle import bundled
+from headrace.engine.running.batches.batches import HOPELESS
+from headrace.engine.running.batches.bundle import bundled
+from headrace.engine.worker import worker as worker_module
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.movable_loop import idle
 from tests.support.waiting import wait_until, wait_until_sync

@@ -30,7 +30,7 @@ from headrace.core.messages.message import ENVELOPE_VERSION, encode_envelope, gr
 from headrace.core.messages.outcome import Settlement, Verdict
 from headrace.core.records.answers import Promoted
 from headrace.core.runtime.clock import MovableClock
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from headrace.store import Batch, Message, Stream
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until

@@ -21,7 +21,7 @@ from headrace import (
     signals,
 )
 from headrace.core.runtime.clock import MovableClock
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from headrace.store import Stream
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until, wait_until_sync

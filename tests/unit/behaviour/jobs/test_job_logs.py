@@ -26,9 +26,9 @@ from headrace import (
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.job_log import LINE_BYTES, LINES_MOST, LOG_BYTES
 from headrace.core.runtime.clock import MovableClock
-from headrace.engine import worker as worker_module
 from headrace.engine.running import slots as slots_module
 from headrace.engine.upkeep import progress
+from headrace.engine.worker import worker as worker_module
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain, until

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import App, Job, JobStatus, signals
-from headrace.engine.worker import Worker
+from headrace.engine.worker.worker import Worker
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import of

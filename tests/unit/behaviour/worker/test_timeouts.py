@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from headrace import App, JobFailed, JobStatus, RetryPolicy, Run, current_job, signals
-from headrace.engine.registry import CallNext
+from headrace.engine.declared.registry import CallNext
 from tests.support.waiting import wait_until, wait_until_sync
 from tests.unit.behaviour.work import drain, of
 

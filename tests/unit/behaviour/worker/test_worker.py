@@ -32,9 +32,9 @@ from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Outcome, Settlement, Verdict
 from headrace.core.records.record import Counts
 from headrace.core.runtime.clock import MovableClock, microseconds
-from headrace.engine import worker as worker_module
 from headrace.engine.running import slots as slots_module
 from headrace.engine.running.outcome_policy import OutcomePolicy
+from headrace.engine.worker import worker as worker_module
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain, of, until

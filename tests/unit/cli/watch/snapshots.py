@@ -8,8 +8,8 @@ from datetime import UTC, datetime, timedelta
 from rich.console import RenderableType
 
 from headrace.admin import GroupInfo, QueueInfo, TopicInfo, Traffic
-from headrace.cli.commands.snapshot import Snapshot
 from headrace.cli.output.render import SafeConsole
+from headrace.cli.status.snapshot import Snapshot
 from headrace.cli.watch.state import WatchState
 from headrace.core.records.record import RunningJob, WorkerInfo
 

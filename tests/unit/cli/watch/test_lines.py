@@ -12,8 +12,8 @@ import pytest
 
 from headrace import App
 from headrace.cli import watch
-from headrace.cli.commands.snapshot import Snapshot
-from headrace.cli.commands.snapshot import look as real_look
+from headrace.cli.status.snapshot import Snapshot
+from headrace.cli.status.snapshot import look as real_look
 from headrace.core.errors import BackendUnavailable
 from tests.unit.cli.conftest import Shell
 

@@ -16,7 +16,7 @@ import pytest
 from rich.console import Console, RenderableType
 
 from headrace import App
-from headrace.cli.commands.snapshot import Snapshot
+from headrace.cli.status.snapshot import Snapshot
 from headrace.cli.watch import screen as screen_module
 from headrace.cli.watch.screen import WatchScreen
 from headrace.cli.watch.terminal import Terminal

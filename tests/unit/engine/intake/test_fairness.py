@@ -9,9 +9,9 @@ from typing import Any
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.topics.topic import NEW
+from headrace.engine.declared.registry import Registry
+from headrace.engine.declared.subscription import Subscription, SubscriptionOptions
 from headrace.engine.intake.fairness import SlotFairness
-from headrace.engine.registry import Registry
-from headrace.engine.subscription import Subscription, SubscriptionOptions
 
 
 class Stand:

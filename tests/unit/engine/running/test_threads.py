@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engine.running.threads import ThreadError, Threads
+from headrace.engine.running.calling.threads import ThreadError, Threads
 from tests.support.waiting import wait_until
 
 word: ContextVar[str] = ContextVar("word")

@@ -6,7 +6,7 @@ import pytest
 
 from headrace.core.messages.claim import Claim
 from headrace.core.records.answers import Renewal
-from headrace.engine.running.bundle import bundled, parts_of
+from headrace.engine.running.batches.bundle import bundled, parts_of
 from headrace.engine.running.slots import Slots
 from headrace.engine.settling.claim_control import ClaimControl
 from tests.unit.engine.bench import SOURCE, Bench

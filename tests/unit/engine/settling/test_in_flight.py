@@ -11,7 +11,7 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.messages.outcome import DONE, Dead, DeadReason, Released
 from headrace.engine.intake.worker_readers import WorkerReader, WorkerReaders
-from headrace.engine.running.bundle import FinishedBundle, bundled
+from headrace.engine.running.batches.bundle import FinishedBundle, bundled
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.settling.in_flight import InFlight
 from tests.unit.engine.bench import SOURCE, Bench

@@ -8,8 +8,8 @@ from hiredis import ReplyError
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.stores import open_store
 from headrace.stores.redis.client.address import Address, SentinelAddresses, Tls, parse_address
-from headrace.stores.redis.faults import error_of
-from headrace.stores.redis.server_info import check_server
+from headrace.stores.redis.server.faults import error_of
+from headrace.stores.redis.server.server_info import check_server
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable
-from headrace.stores.redis.faults import (
+from headrace.stores.redis.server.faults import (
     FAULTS,
     CommandRefused,
     Course,

@@ -12,10 +12,10 @@ from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Renewal
 from headrace.stores.redis.client.open_connections import OpenConnections
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.faults import lost
+from headrace.stores.redis.server.faults import lost
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
-from headrace.stores.redis.verbs import lease_keeper
-from headrace.stores.redis.verbs.lease_keeper import RedisLeaseKeeper
+from headrace.stores.redis.upkeep import lease_keeper
+from headrace.stores.redis.upkeep.lease_keeper import RedisLeaseKeeper
 
 AWAY, THERE = Stream("queue", "away"), Stream("queue", "there")
 

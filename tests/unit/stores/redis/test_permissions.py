@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from importlib.resources import files
+from pathlib import Path
 
 from headrace.stores.redis import scripts
 from headrace.stores.redis.health.permissions import COMMANDS, rules_for
@@ -15,10 +15,10 @@ WITH_SUBCOMMANDS = ("XGROUP", "XINFO")
 
 
 def texts() -> list[str]:
-    folder = files("headrace.stores.redis").joinpath("lua")
+    folder = Path(scripts.__file__).parent / "lua"
     # `headrace move` needs one more right: see docs/guides/move.md.
-    parts = [part for room in folder.iterdir() if room.name != "moving" for part in room.iterdir()]
-    return [part.read_text() for part in parts if part.name.endswith(".lua") and part.name != "probe.lua"]
+    parts = [part for part in folder.rglob("*.lua") if part.parent.name != "moving"]
+    return [part.read_text() for part in parts if part.name != "probe.lua"]
 
 
 def used() -> set[str]:

@@ -9,7 +9,7 @@ import pytest
 from headrace.core.errors import BackendUnavailable
 from headrace.stores.redis.client.address import Address
 from headrace.stores.redis.client.cluster_slots import ClusterSlots
-from headrace.stores.redis.faults import lost
+from headrace.stores.redis.server.faults import lost
 
 
 async def test_an_error_that_several_share_is_each_ones_own(monkeypatch: pytest.MonkeyPatch) -> None:

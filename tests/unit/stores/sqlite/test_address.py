@@ -8,7 +8,7 @@ import pytest
 
 from headrace.core.errors import ConfigurationError
 from headrace.stores import open_store
-from headrace.stores.sqlite.address import path_of
+from headrace.stores.sqlite.file.address import path_of
 
 
 def test_three_slashes_are_a_path_from_the_working_directory(

@@ -8,7 +8,7 @@ import msgspec
 
 from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.messages.error_kinds import CARRIED_KINDS
-from headrace.engine.registry import Registry, declaration_of
+from headrace.engine.declared.registry import Registry, declaration_of
 from headrace.engine.running.failure import CARRIED
 from headrace.engine.running.job_log.run_log import RunLog
 from headrace.engine.running.run import Run

@@ -25,7 +25,13 @@ from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.messages.error_kinds import kinds_of
 from headrace.core.messages.message import Stream, decode_envelope
 from headrace.core.runtime.child_process import become_child
-from headrace.engine.registry import Declaration, Handler, Registry, find_declared, forget_what_failed_to_load
+from headrace.engine.declared.registry import (
+    Declaration,
+    Handler,
+    Registry,
+    find_declared,
+    forget_what_failed_to_load,
+)
 from headrace.engine.running.failure import described, failure_of
 from headrace.engine.running.injection.resources import Resources
 from headrace.engine.running.job_log.capture import capture

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.job_log import LogLine
 from headrace.core.messages.message import State
 from headrace.core.messages.outcome import Failure
-from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.engine.registry import Declaration
+from headrace.engine.declared.registry import Declaration
 
 from .main_module import MainModule
 

@@ -38,7 +38,7 @@ TABLES: Final = (
     "workers",
 )
 
-#: The name of a role that needs no quotes in SQL. Reserved words do not matter: nobody gives them to roles.
+#: The name of a role that needs no quotes in SQL. Reserved words do not matter: roles are not called so.
 _PLAIN: Final = re.compile(r"[a-z_][a-z0-9_]*")
 
 # schema; tables and rights, one by one → the role; the tables on which it lacks a right

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import (
     CancelNotice,
@@ -18,7 +19,6 @@ from headrace.core.records.control import (
     PauseNotice,
     ScheduleNotice,
 )
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sql.wake_ups import WakeUps
 
 #: A notification has at most 8000 bytes.

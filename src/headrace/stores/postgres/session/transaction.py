@@ -60,7 +60,7 @@ class PostgresTransaction(TransactionState):
         return found
 
     async def find_with_lines(self, stream: Stream) -> int | None:
-        """As `find`, and locks the lines of a stream that has some."""
+        """Finds the stream's number as `find` does, and locks its lines if it has some."""
         row = await self.row(stream_statements.FIND_WITH_LINES, (self.namespace, stream.kind, stream.name))
         if row is not None and row[1]:
             await self.lock_lines()

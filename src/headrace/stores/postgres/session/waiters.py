@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from time import monotonic
 from typing import Final
 
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage
+from headrace.stores.sql.waiters import EventWaiter, EventWaiters, topics_of
 from headrace.stores.sql.wake_ups import WakeUps
 
 #: Seconds after which a waiting caller looks again: while notifications arrive (one may have been lost with
@@ -21,55 +21,37 @@ POLLING: Final = 0.5
 KEPT: Final = 60.0
 
 
-class CallerWaiter:
-    """Wakes the caller that waits, or the next one that waits."""
+class CallerWaiter(EventWaiter):
+    """Also knows when its caller last looked, and whether it has left."""
 
     def __init__(self, streams: frozenset[Stream] = frozenset(), consumer: str = "") -> None:
-        self.streams = streams
-        self.consumer = consumer
+        super().__init__(streams, consumer)
         self.looked_at = 0.0  # when the caller last found nothing
         self.left_at = 0.0
         self.in_use = False
-        self._event = asyncio.Event()
-        self.wake = self._event.set
-        self.reset = self._event.clear
 
     def knows_nothing_new(self, interval: float) -> bool:
         """Whether the caller found nothing a short time ago, and nothing was announced since then."""
         return not self._event.is_set() and monotonic() < self.looked_at + interval
 
-    async def heard(self, timeout: float) -> bool:
-        """Wait until it is woken, `timeout` seconds at most; False: it was not woken."""
-        try:
-            async with asyncio.timeout(timeout):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        return True
-
 
 def streams_and_topics(streams: Sequence[Stream]) -> frozenset[Stream]:
     """The streams, and the topics from whose logs the groups among them draw."""
-    topics = {Stream("topic", stream.topic) for stream in streams if stream.kind == "group"}
-    return frozenset(streams) | topics
+    return frozenset(streams) | topics_of(streams)
 
 
-class WaitingCallers:
+class WaitingCallers(EventWaiters[CallerWaiter, CallerWaiter]):
     def __init__(self) -> None:
-        self._claims: set[CallerWaiter] = set()
+        super().__init__()
         self._kept: dict[Hashable, CallerWaiter] = {}
-        self._endings: dict[tuple[Stream, str], set[CallerWaiter]] = {}
         self._listeners: list[Callable[[ControlMessage], None]] = []
         self.interval = POLLING
 
     @contextmanager
     def claiming(self, streams: frozenset[Stream], consumer: str) -> Iterator[CallerWaiter]:
         waiter = CallerWaiter(streams, consumer)
-        self._claims.add(waiter)
-        try:
+        with self._claim_waits(waiter):
             yield waiter
-        finally:
-            self._claims.discard(waiter)
 
     @contextmanager
     def claiming_again(
@@ -98,17 +80,8 @@ class WaitingCallers:
                 del self._kept[key]
                 self._claims.discard(waiter)
 
-    @contextmanager
-    def ending(self, stream: Stream, id: str) -> Iterator[CallerWaiter]:
-        waiter = CallerWaiter()
-        waiters = self._endings.setdefault((stream, id), set())
-        waiters.add(waiter)
-        try:
-            yield waiter
-        finally:
-            waiters.discard(waiter)
-            if not waiters:
-                self._endings.pop((stream, id), None)
+    def ending(self, stream: Stream, id: str) -> AbstractContextManager[CallerWaiter]:
+        return self._end_awaited(stream, id, CallerWaiter())
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
         def listener(notice: ControlMessage) -> None:
@@ -122,23 +95,8 @@ class WaitingCallers:
 
         return stop
 
-    def wake(self, consumer: str) -> None:
-        for waiter in self._claims:
-            if waiter.consumer == consumer:
-                waiter.wake()
-
-    def wake_all(self) -> None:
-        for waiter in (*self._claims, *(waiter for waiters in self._endings.values() for waiter in waiters)):
-            waiter.wake()
-
     def notify(self, wake_ups: WakeUps) -> None:
-        if wake_ups.ready:
-            for waiter in self._claims:
-                if not wake_ups.ready.isdisjoint(waiter.streams):
-                    waiter.wake()
-        for message in wake_ups.ended:
-            for ending in self._endings.get(message, ()):
-                ending.wake()
+        self._wake(wake_ups.ready, wake_ups.ended)
 
     def announce(self, notice: ControlMessage) -> None:
         for listener in tuple(self._listeners):

@@ -10,7 +10,7 @@ SELECT headrace.now_us($2), set_config('lock_timeout', '100', true)
 FROM pg_advisory_xact_lock(hashtextextended('headrace.lines ' || $1::text, 0))
 """
 
-#: The same in the statement that begins a transaction. {}: the namespace, as a literal.
+#: Takes this lock in the statement that begins a transaction. {}: the namespace, as a literal.
 LOCK_FROM_THE_BEGINNING = ", pg_advisory_xact_lock(hashtextextended('headrace.lines ' || {}, 0))"
 SHORT_WAITS = ", set_config('lock_timeout', '100', true)"
 
@@ -240,7 +240,7 @@ ON CONFLICT (namespace, name) DO UPDATE SET declared = excluded.declared
 
 OVERRIDE_LIMIT = "UPDATE headrace.limits SET override = $3 WHERE namespace = $1 AND name = $2"
 
-# The same without counting: namespace → name, declared, override, and zeros
+# Lists limits without counting: namespace → name, declared, override, and zeros
 LIST_FIGURES = (
     "SELECT name, declared, override, 0, 0, 0 FROM headrace.limits WHERE namespace = $1 ORDER BY name"
 )

@@ -36,7 +36,7 @@ class PostgresTopics(PostgresSteps, Topics):
                 left = until - monotonic()
                 if self._was_woken(consumer) or reading.entries or left <= 0 or session.closing:
                     return reading
-                await waiter.heard(min(left, session.waiters.interval))
+                await waiter.wait(min(left, session.waiters.interval))
 
     async def _read_log(self, topic: Stream, after: int | Start, limit: int) -> Reading:
         offset_us = self._use().offset_us

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import cast
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.message import FRESH, Stream, decode_state
 from headrace.core.rules.lanes import is_child_work_first
 from headrace.core.store import CLAIM_BYTES
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.postgres.session.connection import Row
 from headrace.stores.postgres.session.transaction import PostgresTransaction, new_number
 from headrace.stores.postgres.statements import message_statements

@@ -71,7 +71,7 @@ class PostgresClaims(PostgresSteps):
                 if self._was_woken(consumer) or claims or left <= 0:
                     return claims
                 rest = max(waiter.looked_at + interval - monotonic(), 0.0)
-                await waiter.heard(min(left, rest))
+                await waiter.wait(min(left, rest))
         return []
 
     async def _try_to_claim(self, session: Session, query: ClaimQuery) -> list[Claim]:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.history.entry import HistoryEntry
 from headrace.core.history.recording import TRIMMED, Recording, RingLimits, cursor_of, key_of
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import JobStatus, Page
-from headrace.core.values.decoding import text_of
 from headrace.stores.postgres.rows.columns import columns
 from headrace.stores.postgres.session.connection import PostgresConnection
 from headrace.stores.postgres.session.transaction import PostgresTransaction

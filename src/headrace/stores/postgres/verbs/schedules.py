@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -11,7 +10,6 @@ from headrace.core.records.control import ScheduleNotice
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
     ScheduleSwap,
-    Scheduling,
     Swapped,
     Timetable,
 )
@@ -19,16 +17,13 @@ from headrace.stores.postgres.session.connection import PostgresConnection, Row
 from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.steps import PostgresSteps
 from headrace.stores.postgres.topics.publish import publish
+from headrace.stores.sql.schedules import COLUMNS, SteppedSchedules, record_of
 
 from .append import append
 
-_COLUMNS: Final = (
-    "kind, streams.name, schedules.name, last_us, fired_us, schedules.paused, definition, timing"
-)
-
 # namespace, kinds, names
 LIST: Final = f"""
-SELECT {_COLUMNS.replace("kind", "streams.kind", 1)}
+SELECT {COLUMNS.replace("kind", "streams.kind", 1)}
 FROM unnest($2::text[], $3::text[]) WITH ORDINALITY AS wanted (kind, name, position)
     JOIN headrace.streams AS streams
         ON namespace = $1 AND streams.kind = wanted.kind AND streams.name = wanted.name
@@ -38,7 +33,7 @@ ORDER BY position, schedules.name
 
 # namespace, kind, name, the schedule's name
 FIND: Final = f"""
-SELECT {_COLUMNS} FROM headrace.streams AS streams
+SELECT {COLUMNS} FROM headrace.streams AS streams
     JOIN headrace.schedules AS schedules ON schedules.stream = streams.stream
 WHERE namespace = $1 AND kind = $2 AND streams.name = $3 AND schedules.name = $4
 """  # nosec B608 # constants only
@@ -56,7 +51,7 @@ ON CONFLICT (stream, name) DO UPDATE SET last_us = excluded.last_us, fired_us = 
 REMOVE: Final = "DELETE FROM headrace.schedules WHERE stream = $1 AND name = $2"
 
 
-class PostgresSchedules(PostgresSteps, Scheduling):
+class PostgresSchedules(PostgresSteps, SteppedSchedules):
     """The verbs of the store contract for schedules."""
 
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
@@ -64,16 +59,6 @@ class PostgresSchedules(PostgresSteps, Scheduling):
             return Timetable(now_us, await read(connection, self._namespace, streams))
 
         return await self._read_at(read_all)
-
-    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        steps = steps_of(swaps)
-        writing = (self._swap([swaps[index] for index in step]) for step in steps)
-        answers: dict[int, Swapped] = {}
-        for step, written in zip(steps, await asyncio.gather(*writing, return_exceptions=True), strict=True):
-            if isinstance(written, BaseException):
-                raise written
-            answers.update(zip(step, written, strict=True))
-        return [answers[index] for index in range(len(swaps))]
 
     async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         refused = await self._read_at(
@@ -88,7 +73,7 @@ async def read(
     connection: PostgresConnection, namespace: str, streams: Sequence[Stream]
 ) -> tuple[ScheduleRecord, ...]:
     kinds, names = [stream.kind for stream in streams], [stream.name for stream in streams]
-    return tuple(_record(*row) for row in await connection.rows(LIST, (namespace, kinds, names)))
+    return tuple(record_of(*row) for row in await connection.rows(LIST, (namespace, kinds, names)))
 
 
 async def refusals(
@@ -102,14 +87,6 @@ async def refusals(
             return None
         answers.append(Swapped(False, stored))
     return answers
-
-
-def steps_of(swaps: Sequence[ScheduleSwap]) -> list[list[int]]:
-    """The indexes of the swaps of each step. Swaps with messages are separate steps, so that a swap that
-    cannot be written stops no other."""
-    together = [index for index, swap in enumerate(swaps) if not swap.messages]
-    apart = [[index] for index, swap in enumerate(swaps) if swap.messages]
-    return [together, *apart] if together else apart
 
 
 async def swap_all(transaction: PostgresTransaction, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
@@ -141,23 +118,9 @@ async def _find(
     connection: PostgresConnection | PostgresTransaction, namespace: str, swap: ScheduleSwap
 ) -> ScheduleRecord | None:
     rows = await connection.rows(FIND, (namespace, swap.stream.kind, swap.stream.name, swap.name))
-    return _record(*rows[0]) if rows else None
+    return record_of(*rows[0]) if rows else None
 
 
 def _row(stream: int, record: ScheduleRecord) -> Row:
     moments = (record.last_us, record.fired_us)
     return (stream, record.name, *moments, record.paused, record.definition, record.timing)
-
-
-def _record(
-    kind: str,
-    queue: str,
-    name: str,
-    last_us: int,
-    fired_us: int,
-    paused: int,
-    definition: bytes | None,
-    timing: str,
-) -> ScheduleRecord:
-    stream = Stream("topic" if kind == "topic" else "queue", queue)
-    return ScheduleRecord(stream, name, last_us, fired_us, bool(paused), definition, timing)

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlState
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.postgres.session.connection import PostgresConnection, Row
 from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.statements import upkeep_statements

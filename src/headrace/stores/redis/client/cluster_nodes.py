@@ -12,8 +12,8 @@ import msgspec
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable
-from headrace.stores.redis.faults import is_error, passes_soon, redirection_of
 from headrace.stores.redis.scripts import Script
+from headrace.stores.redis.server.faults import is_error, passes_soon, redirection_of
 
 from .address import Place
 from .cluster_slots import ClusterSlots

@@ -12,7 +12,7 @@ from typing import Any
 from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.stores.redis.faults import CommandRefused, error_of, lost
+from headrace.stores.redis.server.faults import CommandRefused, error_of, lost
 
 from .address import Address, Place
 from .connection import Link, pack

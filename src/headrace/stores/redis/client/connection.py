@@ -24,7 +24,7 @@ import msgspec
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.values.credentials import Login
-from headrace.stores.redis.faults import error_of, hangs_up, lost, unreachable, with_advice_on_tls
+from headrace.stores.redis.server.faults import error_of, hangs_up, lost, unreachable, with_advice_on_tls
 
 from .address import Address
 from .handshake import check_handshake, handshake

@@ -6,9 +6,9 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.values.credentials import Login
-from headrace.core.values.decoding import text_of
-from headrace.stores.redis.faults import error_of, is_denied, lost
+from headrace.stores.redis.server.faults import error_of, is_denied, lost
 
 from .address import Address
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.runtime.login import LoginUnavailable, MalformedLogin, asked_login
 from headrace.core.values.credentials import Login
-from headrace.stores.redis.faults import CommandRefused, lost
+from headrace.stores.redis.server.faults import CommandRefused, lost
 
 from .address import Address
 

@@ -11,9 +11,9 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, HeadraceError
-from headrace.core.values.decoding import text_of
-from headrace.stores.redis.faults import CommandRefused, error_of, lost
+from headrace.stores.redis.server.faults import CommandRefused, error_of, lost
 
 from .address import Address, Place
 from .connection import Link, Wire, pack

@@ -14,9 +14,9 @@ from headrace.core.records.findings import Examination, Finding, Level, fail, ok
 from headrace.core.rules.lease import DEFAULT_LEASE
 from headrace.core.runtime.clock import SECOND
 from headrace.stores.redis.client.connection import Link, Wire, Word, pack
-from headrace.stores.redis.durability import CONFIRMATIONS, Confirmation
 from headrace.stores.redis.keys import GROUP
-from headrace.stores.redis.server_info import facts_of, settings_of
+from headrace.stores.redis.server.durability import CONFIRMATIONS, Confirmation
+from headrace.stores.redis.server.server_info import facts_of, settings_of
 from headrace.stores.redis.verbs.looking import RedisLooking
 
 from . import diagnosis

@@ -11,8 +11,8 @@ from hiredis import ReplyError
 
 from headrace.core.errors import ConfigurationError
 from headrace.stores.redis.client.connection import Wire, pack
-from headrace.stores.redis.faults import is_denied
 from headrace.stores.redis.scripts import PROBE
+from headrace.stores.redis.server.faults import is_denied
 
 #: A producer enqueues, publishes, waits and cancels. A worker runs jobs, and may produce. A reader looks at
 #: everything and changes nothing: a dashboard, an exporter. Everything: also the verbs that control queues.

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from headrace.stores.redis.client.connection import Wire, pack
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 
 #: Seconds until the next UNBLOCK, when the read was not blocked yet.
 UNBLOCK_AGAIN = 0.005

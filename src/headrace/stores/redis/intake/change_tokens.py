@@ -2,8 +2,8 @@
 block use it.
 
 A claim that finds a queue empty leaves a token there. The next message that is queued removes the token
-(`lua/claim/claim.lua`, `lua/shared/queueing.lua`). So a queue has nothing new while it still has the token
-that the last look found or left.
+(`lua/claim/claim.lua`, `lua/shared/messages/queueing.lua`). So a queue has nothing new while it still has the
+token that the last look found or left.
 """
 
 from __future__ import annotations

@@ -19,10 +19,10 @@ import msgspec
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
-from headrace.stores.redis.faults import lost
 from headrace.stores.redis.keys import CHILD_LANES, LINE_LETTERS, SUSPECTS
-from headrace.stores.redis.notices import Notices
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import lost
+from headrace.stores.redis.server.notices import Notices
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import StreamScripts
 
 from .claim_request import ClaimRequest, is_limited

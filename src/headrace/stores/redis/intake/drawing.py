@@ -10,9 +10,9 @@ from hiredis import ReplyError
 
 from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.connection import Link
-from headrace.stores.redis.faults import is_out_of_memory
 from headrace.stores.redis.scripts import DRAW
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import is_out_of_memory
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: The script's answer for a group that the server had lost.

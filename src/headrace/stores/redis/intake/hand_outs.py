@@ -11,7 +11,7 @@ from headrace.stores.redis.client.connection import Link, Word, pack
 from headrace.stores.redis.entries import EntryToken, claims_of
 from headrace.stores.redis.keys import EVERY_LANE, GROUP, Lane
 from headrace.stores.redis.scripts import LIMITED, RELEASE_STARTED, RUN_AGAIN, UNSEEN
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 from .claim_request import WINDOW, ClaimRequest, batched

@@ -7,12 +7,11 @@ import time
 from collections.abc import Sequence
 from typing import TypeAlias
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim, size_of
 from headrace.core.messages.message import Stream
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Link, Word, pack
-from headrace.stores.redis.faults import is_out_of_memory
 from headrace.stores.redis.keys import (
     BOTTOM_UP,
     CHILD_LANES,
@@ -24,7 +23,8 @@ from headrace.stores.redis.keys import (
     has_lines,
 )
 from headrace.stores.redis.scripts import CLAIM, CLAIM_LINES
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import is_out_of_memory
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 from .change_tokens import ChangeTokens

@@ -19,7 +19,6 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.connection import pack
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.faults import can_heal
 from headrace.stores.redis.keys import (
     CHILD_LANES,
     GROUP,
@@ -29,9 +28,10 @@ from headrace.stores.redis.keys import (
     SUSPECTS,
     has_lines,
 )
-from headrace.stores.redis.notices import Notices
 from headrace.stores.redis.scripts import DECLARE_STREAM
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import can_heal
+from headrace.stores.redis.server.notices import Notices
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import StreamScripts
 
 from .blocking_read import BlockingRead

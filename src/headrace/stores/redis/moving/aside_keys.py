@@ -11,7 +11,7 @@ from headrace.stores.redis.client.cluster_slots import slot_of
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.keys import QueueKeys
 from headrace.stores.redis.scripts import Script
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: Behind a key that was set aside.

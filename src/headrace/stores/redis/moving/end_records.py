@@ -1,12 +1,12 @@
-"""End records as they are stored: `<ended> <until> <content>`, see lua/shared/ending.lua."""
+"""End records as they are stored: `<ended> <until> <content>`, see lua/shared/messages/ending.lua."""
 
 from __future__ import annotations
 
 import re
 from typing import Any, Final
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.moving.moving import StoredMessage
-from headrace.core.values.decoding import text_of
 
 _RECORD: Final = re.compile(
     rb"(\d+) (\d+) (succeeded|cancelled|expired) (\d+) (\d+) (\d+) ([01]) (.*)", re.DOTALL

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from itertools import accumulate, takewhile
 from typing import Any, Final
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.messages.message import Stream
 from headrace.core.moving.moving import (
     END,
@@ -26,11 +27,10 @@ from headrace.core.moving.moving import (
     StoredTopic,
 )
 from headrace.core.topics.topic import LogEntry, Ordering
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.entries import constraints_of, message_of, read_score, readable
 from headrace.stores.redis.keys import NORMAL_LANE
 from headrace.stores.redis.scripts import READ_ASIDE
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.topics.topic_verbs import rules_of
 from headrace.stores.redis.verbs.schedules import records_of
 

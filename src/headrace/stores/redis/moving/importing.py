@@ -25,10 +25,10 @@ from headrace.core.schedules.schedule_record import ScheduleRecord
 from headrace.core.topics.topic import LogEntry
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import stored_constraints
-from headrace.stores.redis.faults import conflict_in
 from headrace.stores.redis.keys import QueueKeys, TopicKeys, label_of
 from headrace.stores.redis.scripts import IMPORT_PAGE, rules_text
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import conflict_in
+from headrace.stores.redis.server.server import RedisServer
 
 from .aside_keys import unique_prefix
 from .end_records import end_record
@@ -190,7 +190,7 @@ class _PageWords:
             self._words += ("U", item.key, item.id)
 
     def _message_words(self, item: StoredMessage) -> list[Word]:
-        """The fields of a message: lua/shared/message.lua names them."""
+        """The fields of a message: lua/shared/messages/message.lua names them."""
         kind, key = self._stream.kind, item.key
         unique = f"{_KINDS.get(item.until or '', 'f')}{key}" if kind == "queue" else f"k{key}"
         late = kind == "group" and item.written_us > 0
@@ -215,7 +215,7 @@ class _PageWords:
 
 
 def _constraints(item: StoredMessage) -> bytes | None:
-    """They are empty of a job that has only an order key."""
+    """The constraints as they are stored; empty for a job that has only an order key."""
     if item.constraints is None:
         return b"" if item.order_key else None
     return stored_constraints(item.constraints)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from headrace.core.messages.message import Stream
 from headrace.core.moving.moving import Imported, Moving, SetAside, StoredPage
 from headrace.core.moving.seal import Seal
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 
 from .aside_keys import MessageKeys
 from .export import RedisAsideStream

@@ -13,9 +13,9 @@ from headrace.core.moving.moving import SetAside
 from headrace.core.moving.seal import Seal, decode_seal, encode_seal
 from headrace.core.rules.layout import whole_stream
 from headrace.stores.redis.keys import CHILD_LANES, QueueKeys, label_of, stream_of
-from headrace.stores.redis.labels import labels_of, readable_texts
 from headrace.stores.redis.scripts import RESET, SEAL_STORE, SEAL_STREAM, SET_ASIDE
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.labels import labels_of, readable_texts
+from headrace.stores.redis.server.server import RedisServer
 
 from .aside_keys import MessageKeys, aside, call_at, unique_prefix
 

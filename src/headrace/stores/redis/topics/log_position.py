@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.messages.ids import made_us
 from headrace.core.topics.topic import Start, unknown_event
 from headrace.stores.redis.scripts import FIND_EVENT, FIND_POSITION
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import StreamScripts
 
 #: Limits of one step of a search: events, and bytes of bodies.

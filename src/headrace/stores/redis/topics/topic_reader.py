@@ -8,16 +8,16 @@ from typing import Any
 
 from hiredis import ReplyError
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import LogEntry, Reading, Start
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Link, pack
 from headrace.stores.redis.entries import message_of, read_score
-from headrace.stores.redis.faults import can_heal
 from headrace.stores.redis.intake.blocking_read import BlockingRead
 from headrace.stores.redis.keys import TopicKeys
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import can_heal
+from headrace.stores.redis.server.server import RedisServer
 
 from .log_position import position_of
 
@@ -127,7 +127,7 @@ class LogReader:
 
 
 def _entry(row: Any) -> LogEntry:
-    """The event in a row, as lua/shared/topic.lua describes it."""
+    """The event in a row, as lua/shared/topics/topic.lua describes it."""
     entry, fields = row
     event, number = message_of(fields), int(entry.partition(b"-")[0])
     return LogEntry(

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import Moved
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.record import Counts
@@ -17,11 +18,8 @@ from headrace.core.topics.topic import (
     TopicRules,
     Topics,
 )
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.entries import read_score
-from headrace.stores.redis.faults import is_damaged, is_sealed
 from headrace.stores.redis.keys import TopicKeys
-from headrace.stores.redis.labels import labels_of, readable_texts
 from headrace.stores.redis.scripts import (
     COUNTS,
     DECLARE_TOPIC,
@@ -31,7 +29,9 @@ from headrace.stores.redis.scripts import (
     RESET,
     rules_text,
 )
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import is_damaged, is_sealed
+from headrace.stores.redis.server.labels import labels_of, readable_texts
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall
 from headrace.stores.redis.verbs.looking import counts_of
 

@@ -13,17 +13,17 @@ from typing import Any
 import msgspec
 from hiredis import ReplyError
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage, MissedNotice
 from headrace.core.records.record import JobStatus, Record
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import RECONNECT_MOST, Wire, pack
 from headrace.stores.redis.entries import record_of
-from headrace.stores.redis.faults import error_of
 from headrace.stores.redis.keys import stream_of
 from headrace.stores.redis.scripts import STOP_WAITING, WAIT_FOR_END
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import error_of
+from headrace.stores.redis.server.server import RedisServer
 
 #: Seconds for which the server remembers a waiting process, and after which the process registers again.
 REMEMBERED, REMINDED = 60.0, 20.0

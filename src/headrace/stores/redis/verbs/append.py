@@ -13,7 +13,6 @@ from headrace.core.records.answers import Answer
 from headrace.core.schedules.schedule_record import NOW, ScheduleRecord, ScheduleSwap
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.entries import stored_constraints
-from headrace.stores.redis.faults import is_sealed
 from headrace.stores.redis.keys import NORMAL_LANE
 from headrace.stores.redis.scripts import (
     APPEND,
@@ -24,6 +23,7 @@ from headrace.stores.redis.scripts import (
     PUBLISH,
     SWAP_SCHEDULES,
 )
+from headrace.stores.redis.server.faults import is_sealed
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: What one script may hold: messages, and bytes of bodies (or a single message).
@@ -36,7 +36,8 @@ BRIEFLY = 1_000
 _UNLIMITED = -1
 _SHAPE = 4  # the word that says what the messages are
 
-#: Largest body in bytes that `append_one` takes. `append` must note larger ones (lua/shared/queueing.lua).
+#: Largest body in bytes that `append_one` takes. `append` must note larger ones
+#: (lua/shared/messages/queueing.lua).
 SMALL = 4096
 
 #: The answer of `append_one` when it has stored the message.

@@ -7,16 +7,16 @@ from typing import Any, Final
 
 import msgspec
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.history.entry import HistoryEntry
 from headrace.core.history.recording import FIRST, SCANNED, TRIMMED, Recording, RingLimits, cursor_of, key_of
 from headrace.core.messages.message import Stream
 from headrace.core.records.record import JobStatus, Page
 from headrace.core.values.bounds import LATEST_US
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.entries import read_score
 from headrace.stores.redis.scripts import RECORD_HISTORY
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: Bytes of entries in one script.

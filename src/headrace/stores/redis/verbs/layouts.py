@@ -6,7 +6,7 @@ from __future__ import annotations
 from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import WHOLE, Layout, decode_layout, encode_layout
 from headrace.stores.redis.scripts import SWAP_LAYOUT
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.server import RedisServer
 
 
 class RedisLayouts:

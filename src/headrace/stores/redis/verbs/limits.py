@@ -12,17 +12,17 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS, text_of
 from headrace.core.limits.figures import LimitFigures, LimitRecord
 from headrace.core.limits.limiting import Limiting
 from headrace.core.limits.rate import Rate
 from headrace.core.messages.message import Stream
-from headrace.core.values.decoding import DECODE_ERRORS, text_of
 from headrace.stores.redis.client.cluster_slots import slot_of
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.keys import stream_of
-from headrace.stores.redis.labels import labels_of
 from headrace.stores.redis.scripts import SET_FIGURES
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.labels import labels_of
+from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: What `set_figures` does.
@@ -145,7 +145,7 @@ def _count(text: str) -> int:
 
 
 def _text(figures: LimitFigures) -> str:
-    """The figures in the form of lua/shared/limits.lua."""
+    """The figures in the form of lua/shared/limits/limits.lua."""
     rate = figures.rate
     most = "-" if figures.max_running is None else figures.max_running
     return f"{most} - - -" if rate is None else f"{most} {rate.count} {rate.per_us} {rate.burst}"

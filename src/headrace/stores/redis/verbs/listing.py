@@ -10,9 +10,9 @@ from headrace.core.records.answers import DeadFilter
 from headrace.core.records.listing import OVER, PARTS, REQUESTS, ListingPart, ListingWalk, wrong_place
 from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, dead_letter_of
 from headrace.stores.redis.entries import record_of
-from headrace.stores.redis.labels import readable_texts
 from headrace.stores.redis.scripts import GET, LIST_MESSAGES
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.labels import readable_texts
+from headrace.stores.redis.server.server import RedisServer
 
 #: Beside the queued ones: messages that wait behind another message of their key, and those in lines.
 PARKED, LINED = ListingPart("K", JobStatus.QUEUED), ListingPart("L", JobStatus.QUEUED)

@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import after_a_part
 from headrace.core.inspector import PURGED_END_RECORDS, Inspector
 from headrace.core.messages.message import EXPIRED_TTL_US, Stream
 from headrace.core.records.answers import DeadAge, DeadFilter, ReplayAnswer, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
-from headrace.core.values.decoding import text_of
 from headrace.stores.redis.keys import label_of, stream_of
-from headrace.stores.redis.labels import labels_of
 from headrace.stores.redis.scripts import (
     CLEAN,
     COUNTS,
@@ -29,10 +28,11 @@ from headrace.stores.redis.scripts import (
     REWRITE,
     RUN_NOW,
 )
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.labels import labels_of
+from headrace.stores.redis.server.server import RedisServer
+from headrace.stores.redis.upkeep.workers import read_worker
 
 from .listing import SCAN, Lister
-from .workers import read_worker
 
 #: What one script may hold: items, and bytes of the bodies it looks at.
 ITEMS, BYTES = 200, 1 << 20

@@ -23,9 +23,9 @@ from headrace.core.outbox.outbox import (
 from headrace.core.rules.outbox import OpenBatch
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.keys import stream_of
-from headrace.stores.redis.labels import labels_of
 from headrace.stores.redis.scripts import BURY_REFUSED, HAND_ON, TAKE_OUTGOING
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.labels import labels_of
+from headrace.stores.redis.server.server import RedisServer
 
 _encode = msgspec.msgpack.Encoder().encode
 

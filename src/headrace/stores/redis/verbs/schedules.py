@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import Stream
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
@@ -14,10 +15,9 @@ from headrace.core.schedules.schedule_record import (
     Swapped,
     Timetable,
 )
-from headrace.core.values.decoding import DECODE_ERRORS
-from headrace.stores.redis.faults import is_damaged
 from headrace.stores.redis.scripts import SCHEDULES
-from headrace.stores.redis.server import RedisServer
+from headrace.stores.redis.server.faults import is_damaged
+from headrace.stores.redis.server.server import RedisServer
 
 from .append import swap_call
 

@@ -236,7 +236,7 @@ def _words(claim: Claim, token: EntryToken, outcome: Any) -> tuple[Script, tuple
 
 
 def _end_record(task: bytes, kept: Kept, state: bytes) -> bytes:
-    """The content of the end record of a success, in the form of lua/shared/ending.lua."""
+    """The content of the end record of a success, in the form of lua/shared/messages/ending.lua."""
     note, value = kept.note.encode(), kept.value
     head = b"succeeded %d %d %d %d " % (len(task), len(note), len(state), value is not None)
     return head + task + note + state + (value or b"")

@@ -8,10 +8,10 @@ from typing import Final
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.limits.figures import LimitFigures
 from headrace.core.limits.rate import Rate
 from headrace.core.messages.constraints import Constraints, LimitKey
-from headrace.core.values.decoding import DECODE_ERRORS
 
 #: Microseconds between two looks for tokens, at least.
 LOOK_US: Final = 1000

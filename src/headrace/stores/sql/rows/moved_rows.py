@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import Stream, decode_state
 from headrace.core.moving.moving import SetAside, StoredMessage
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sql.lanes import (
     CANCELLED,
     CHILD,

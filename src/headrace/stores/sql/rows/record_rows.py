@@ -7,6 +7,7 @@ from typing import Any, Final, NamedTuple, get_args
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.job_log import decode_log
 from headrace.core.messages.message import FRESH, Stream, StreamKind, readable_state
 from headrace.core.messages.outcome import DeadReason, Failure
@@ -21,7 +22,6 @@ from headrace.core.records.record import (
     Record,
     dead_letter_of,
 )
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sql.lanes import DEAD, PARKED, RETRYING, RUNNING, SCHEDULED, STATUS, SUCCEEDED
 
 #: A page reads at most this many rows, even when few of them match.

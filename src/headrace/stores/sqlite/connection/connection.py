@@ -14,10 +14,10 @@ from typing import Any, Final, Literal
 
 import apsw
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.core.values.decoding import text_of
 from headrace.stores.sqlite.faults import Failure, fault_of, unavailable
-from headrace.stores.sqlite.privacy import make_private
+from headrace.stores.sqlite.file.privacy import make_private
 
 from . import forks
 from .fair_write_lock import TURN, FairWriteLock

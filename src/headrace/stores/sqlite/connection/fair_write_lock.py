@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from headrace.stores.sqlite.privacy import open_beside
+from headrace.stores.sqlite.file.privacy import open_beside
 
 if sys.platform != "win32":
     import fcntl

@@ -199,7 +199,7 @@ class LineTable:
         while due := due_timer(self._connection, self._transaction.namespace, now_us):
             number, key = due
             (budget,) = self.budgets.of(Constraints((key,)))
-            if budget.number != number:  # a damaged row: nobody finds it under its name
+            if budget.number != number:  # a damaged row: it is not found under its name
                 self._connection.change(limit_statements.STOP_TIMER, (number,))
                 continue
             budget.timer_us = 0

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import FRESH, decode_state
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sql.lanes import DEAD, RUNNING
 
 

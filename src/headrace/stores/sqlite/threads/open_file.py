@@ -12,7 +12,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.runtime.clock import TimeSource
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
 from headrace.stores.sqlite.connection.schema import bring_up_to_date
-from headrace.stores.sqlite.reserved_room import ReservedRoom
+from headrace.stores.sqlite.file.reserved_room import ReservedRoom
 
 from .commit_signals import CommitSignals
 from .reader import ReaderThread

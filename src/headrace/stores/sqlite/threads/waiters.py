@@ -16,6 +16,7 @@ from typing import Final, TypeVar
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage
 from headrace.core.runtime.clock import TimeSource
+from headrace.stores.sql.waiters import EventWaiter, EventWaiters, topics_of
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import upkeep_statements
 from headrace.stores.sqlite.topics.log import is_behind
@@ -30,24 +31,18 @@ from .change_notice import ChangeNotice
 NEWCOMER: Final = 1.0
 
 
-class EndWaiter:
-    """Woken on the event loop. Wakes the caller that waits, or the next one that waits."""
+class EndWaiter(EventWaiter):
+    """Has the reader look as soon as its caller waits: the reader may be asleep until then."""
 
-    def __init__(self, look_now: Callable[[], None]) -> None:
-        self._event = asyncio.Event()
+    def __init__(
+        self, look_now: Callable[[], None], woken_by: frozenset[Stream] = frozenset(), consumer: str = ""
+    ) -> None:
+        super().__init__(woken_by, consumer)
         self._look_now = look_now
-        self.wake = self._event.set
-        self.reset = self._event.clear
 
     async def wait(self, timeout: float | None) -> bool:
-        """False when it was not woken within `timeout` seconds."""
-        self._look_now()  # the reader may be asleep, since no caller waited until now
-        try:
-            async with asyncio.timeout(timeout):
-                await self._event.wait()
-        except TimeoutError:
-            return False
-        return True
+        self._look_now()
+        return await super().wait(timeout)
 
 
 class ClaimWaiter(EndWaiter):
@@ -63,10 +58,8 @@ class ClaimWaiter(EndWaiter):
         children: bool,
         constrained: bool,
     ) -> None:
-        super().__init__(look_now)
+        super().__init__(look_now, frozenset(streams) | topics_of(streams), consumer)
         self.streams = streams
-        self.woken_by = frozenset(streams) | _topics(streams)
-        self.consumer = consumer
         self.suspects = suspects
         self.children = children
         self.constrained = constrained
@@ -86,10 +79,8 @@ class ReadWaiter(EndWaiter):
     """Wakes a reader that waits for an event after its position in a log."""
 
     def __init__(self, look_now: Callable[[], None], topic: Stream, consumer: str) -> None:
-        super().__init__(look_now)
+        super().__init__(look_now, frozenset((topic,)), consumer)
         self.topic = topic
-        self.woken_by = frozenset((topic,))
-        self.consumer = consumer
         self.position = 0
 
     def is_due(self, connection: Connection, namespace: str) -> bool:
@@ -97,11 +88,6 @@ class ReadWaiter(EndWaiter):
 
 
 W = TypeVar("W", ClaimWaiter, ReadWaiter)
-
-
-def _topics(streams: Sequence[Stream]) -> frozenset[Stream]:
-    """The topics from whose logs the groups of these streams draw."""
-    return frozenset(Stream("topic", stream.topic) for stream in streams if stream.kind == "group")
 
 
 class ControlListener:
@@ -118,15 +104,14 @@ class ControlListener:
             self._hear(announcement.notice)
 
 
-class Waiters:
+class Waiters(EventWaiters[ClaimWaiter | ReadWaiter, EndWaiter]):
     """The methods below the line run in the reader's thread, the others on the event loop."""
 
     def __init__(self, *, namespace: str, clock: TimeSource, look_now: Callable[[], None]) -> None:
+        super().__init__()
         self._namespace = namespace
         self._clock = clock
         self._look_now = look_now
-        self._claims: set[ClaimWaiter | ReadWaiter] = set()
-        self._endings: dict[tuple[Stream, str], set[EndWaiter]] = {}
         self._listeners: list[ControlListener] = []
         self._newcomer = False
         self._version: tuple[int, int] | None = None
@@ -163,23 +148,11 @@ class Waiters:
 
     @contextmanager
     def _waiting(self, waiter: W) -> Iterator[W]:
-        self._claims.add(waiter)
-        try:
+        with self._claim_waits(waiter):
             yield waiter
-        finally:
-            self._claims.discard(waiter)
 
-    @contextmanager
-    def ending(self, stream: Stream, id: str) -> Iterator[EndWaiter]:
-        waiter = EndWaiter(self._look_now)
-        waiters = self._endings.setdefault((stream, id), set())
-        waiters.add(waiter)
-        try:
-            yield waiter
-        finally:
-            waiters.discard(waiter)
-            if not waiters:
-                self._endings.pop((stream, id), None)
+    def ending(self, stream: Stream, id: str) -> AbstractContextManager[EndWaiter]:
+        return self._end_awaited(stream, id, EndWaiter(self._look_now))
 
     def listen(self, hear: Callable[[ControlMessage], None]) -> Callable[[], None]:
         listener = ControlListener(hear, self._clock.now_us())
@@ -193,23 +166,8 @@ class Waiters:
 
         return stop
 
-    def wake(self, consumer: str) -> None:
-        for waiter in self._claims:
-            if waiter.consumer == consumer:
-                waiter.wake()
-
-    def wake_all(self) -> None:
-        for waiter in (*self._claims, *(waiter for waiters in self._endings.values() for waiter in waiters)):
-            waiter.wake()
-
     def notify(self, changes: ChangeNotice) -> None:
-        if changes.ready:
-            for waiter in self._claims:
-                if not changes.ready.isdisjoint(waiter.woken_by):
-                    waiter.wake()
-        for message in changes.ended:
-            for ending in self._endings.get(message, ()):
-                ending.wake()
+        self._wake(changes.ready, changes.ended)
         for announcement in changes.notices:
             for listener in tuple(self._listeners):
                 listener.notify(announcement)

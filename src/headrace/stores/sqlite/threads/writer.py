@@ -15,8 +15,8 @@ import apsw
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.runtime.clock import TimeSource
 from headrace.stores.sqlite.connection.connection import Connection, Synchronous
-from headrace.stores.sqlite.disk_room import DiskRoom
 from headrace.stores.sqlite.faults import FAILURES, is_full, nearly_full
+from headrace.stores.sqlite.file.disk_room import DiskRoom
 
 from . import commit_signals
 from .change_notice import ChangeNotice

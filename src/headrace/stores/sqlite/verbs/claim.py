@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.message import FRESH, Stream, decode_state
 from headrace.core.rules.lanes import is_child_work_first
 from headrace.core.store import CLAIM_BYTES
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sql.change_set import HeldKey
 from headrace.stores.sql.claim_query import ClaimQuery
 from headrace.stores.sql.lanes import (

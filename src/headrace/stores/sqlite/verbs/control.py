@@ -7,8 +7,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.records.control import ControlMessage
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import upkeep_statements
 from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted

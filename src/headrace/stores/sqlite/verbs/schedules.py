@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 from functools import partial
 from typing import Final
@@ -12,10 +11,10 @@ from headrace.core.records.control import ScheduleNotice
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
     ScheduleSwap,
-    Scheduling,
     Swapped,
     Timetable,
 )
+from headrace.stores.sql.schedules import COLUMNS, SteppedSchedules, record_of
 from headrace.stores.sqlite.connection.connection import Bindings, Connection
 from headrace.stores.sqlite.statements.bulk_binding import listed
 from headrace.stores.sqlite.threads.step import NothingToWrite
@@ -25,13 +24,9 @@ from headrace.stores.sqlite.topics.publish import publish
 
 from .append import append
 
-_COLUMNS: Final = (
-    "kind, streams.name, schedules.name, last_us, fired_us, schedules.paused, definition, timing"
-)
-
 # [[kind, name], ...]
 LIST: Final = f"""
-SELECT {_COLUMNS} FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
+SELECT {COLUMNS} FROM json_each(?2) AS wanted CROSS JOIN headrace_streams AS streams
     CROSS JOIN headrace_schedules AS schedules
 WHERE namespace = ?1 AND kind = wanted.value ->> 0 AND streams.name = wanted.value ->> 1
     AND schedules.stream = streams.stream
@@ -39,7 +34,7 @@ ORDER BY wanted.key, schedules.name
 """  # nosec B608 # constants only
 
 FIND: Final = f"""
-SELECT {_COLUMNS} FROM headrace_streams AS streams CROSS JOIN headrace_schedules AS schedules
+SELECT {COLUMNS} FROM headrace_streams AS streams CROSS JOIN headrace_schedules AS schedules
 WHERE namespace = ? AND kind = ? AND streams.name = ? AND schedules.stream = streams.stream
     AND schedules.name = ?
 """  # nosec B608 # constants only
@@ -54,23 +49,10 @@ ON CONFLICT DO UPDATE SET last_us = excluded.last_us, fired_us = excluded.fired_
 REMOVE: Final = "DELETE FROM headrace_schedules WHERE stream = ? AND name = ?"
 
 
-class SqliteSchedules(StoreThreads, Scheduling):
+class SqliteSchedules(StoreThreads, SteppedSchedules):
     async def schedules(self, streams: Sequence[Stream]) -> Timetable:
         found = await self._read(read, streams)
         return Timetable(self._clock.now_us(), found)
-
-    async def swap_schedules(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
-        # Swaps with messages are separate steps, so that a swap that cannot be written stops no other.
-        together = [index for index, swap in enumerate(swaps) if not swap.messages]
-        steps = [together] if together else []
-        steps += [[index] for index, swap in enumerate(swaps) if swap.messages]
-        writing = (self._swap([swaps[index] for index in step]) for step in steps)
-        answers: dict[int, Swapped] = {}
-        for step, written in zip(steps, await asyncio.gather(*writing, return_exceptions=True), strict=True):
-            if isinstance(written, BaseException):
-                raise written
-            answers.update(zip(step, written, strict=True))
-        return [answers[index] for index in range(len(swaps))]
 
     async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[Swapped]:
         def refused(connection: Connection) -> NothingToWrite[list[Swapped]] | None:
@@ -82,7 +64,7 @@ class SqliteSchedules(StoreThreads, Scheduling):
 
 
 def read(connection: Connection, namespace: str, streams: Sequence[Stream]) -> tuple[ScheduleRecord, ...]:
-    return tuple(_record(*row) for row in connection.rows(LIST, (namespace, listed(streams))))
+    return tuple(record_of(*row) for row in connection.rows(LIST, (namespace, listed(streams))))
 
 
 def refusals(
@@ -121,23 +103,9 @@ def _swap(transaction: Transaction, swap: ScheduleSwap) -> Swapped:
 
 def _find(connection: Connection, namespace: str, swap: ScheduleSwap) -> ScheduleRecord | None:
     row = connection.row(FIND, (namespace, swap.stream.kind, swap.stream.name, swap.name))
-    return _record(*row) if row else None
+    return record_of(*row) if row else None
 
 
 def _row(stream: int, record: ScheduleRecord) -> Bindings:
     moments = (record.last_us, record.fired_us)
     return (stream, record.name, *moments, int(record.paused), record.definition, record.timing)
-
-
-def _record(
-    kind: str,
-    queue: str,
-    name: str,
-    last_us: int,
-    fired_us: int,
-    paused: int,
-    definition: bytes | None,
-    timing: str,
-) -> ScheduleRecord:
-    stream = Stream("topic" if kind == "topic" else "queue", queue)
-    return ScheduleRecord(stream, name, last_us, fired_us, bool(paused), definition, timing)

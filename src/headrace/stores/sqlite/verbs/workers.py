@@ -6,12 +6,12 @@ from collections.abc import Sequence
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.messages.message import Stream
 from headrace.core.moving.seal import shown_target
 from headrace.core.records.control import ControlState
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
-from headrace.core.values.decoding import DECODE_ERRORS
 from headrace.stores.sql.limits.budgets import figures_of
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import (

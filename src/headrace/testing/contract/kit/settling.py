@@ -7,7 +7,6 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.outcome import Verdict
 from headrace.engine.emitter import Emitter
 from headrace.engine.intake.worker_readers import WorkerReaders
-from headrace.engine.options import WorkerOptions
 from headrace.engine.running.finished import FinishedRun
 from headrace.engine.running.outcome_policy import OutcomePolicy
 from headrace.engine.settling.held_claims import HeldClaims
@@ -16,6 +15,7 @@ from headrace.engine.settling.settlement_signals import SettlementSignals
 from headrace.engine.settling.settler import Settler
 from headrace.engine.settling.traffic_counter import TrafficCounter
 from headrace.engine.streams import StreamRouter
+from headrace.engine.worker.options import WorkerOptions
 
 
 class Settling:

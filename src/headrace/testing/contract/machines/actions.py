@@ -198,7 +198,7 @@ class ChosenDeadLetters:
     def ids(self, pair: Pair) -> list[str]:
         dead = pair.bury(self.stream, self.process)
         claimed = [each.claim.id for each in pair.hand_outs[-4:]]
-        return [chosen(["nobody", *dead], self.choice), chosen(["nobody either", *claimed], self.also)]
+        return [chosen(["unknown", *dead], self.choice), chosen(["also unknown", *claimed], self.also)]
 
 
 class Replay(ChosenDeadLetters):
@@ -251,10 +251,10 @@ def common(streams: st.SearchStrategy[Stream]) -> list[tuple[int, st.SearchStrat
 def settlements(
     streams: st.SearchStrategy[Stream],
     changes: list[str],
-    marks: list[int],
+    kept: list[int],
     values: st.SearchStrategy[bytes | None],
 ) -> st.SearchStrategy[Settle]:
-    """`changes` of the state of a message that runs again; `marks`: seconds that an end record is kept."""
+    """`changes` of the state of a message that runs again; `kept`: seconds that an end record is kept."""
     what = streams, processes, choices, seldom
     again = st.sampled_from(["retry", "snoozed", "released"])
     over = st.sampled_from(["dead", "cancelled", "expired"])
@@ -263,12 +263,12 @@ def settlements(
             Settle,
             *what,
             st.just("done"),
-            seconds=st.sampled_from(marks),
+            seconds=st.sampled_from(kept),
             value=values,
             forwards=forwarded,
         ),
         st.builds(Settle, *what, again, change=st.sampled_from(changes), seconds=delays, forwards=forwarded),
-        st.builds(Settle, *what, over, seconds=st.sampled_from(marks), forwards=forwarded),
+        st.builds(Settle, *what, over, seconds=st.sampled_from(kept), forwards=forwarded),
     )
 
 

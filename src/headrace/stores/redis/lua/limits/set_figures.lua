@@ -1,6 +1,6 @@
 -- Stores the figures of a limit, and opens lines that may go on, of a bounded number of budgets.
 --
--- requires: limit_context limits
+-- requires: limit_context reading limits
 -- keys:     the prefix of limits
 -- args:     those of limit_context.lua · name · d: declare it, o: override it, or n: only open more lines · figures,
 --           empty: the override ends · the time up to which lines were blocked that are to be opened, empty: now

@@ -5,7 +5,7 @@
 -- args:     part: X running, Q queued, R retrying, S scheduled, K parked, L in lines, D dead · where to go on, as answered before,
 --           or empty · limit · bytes of bodies after which it stops · of X and Q: only what was claimed or queued
 --           after this millisecond, or 0
--- answers:  where to go on, empty: the part is at its end · rows (see shared/describing.lua) · the millisecond now
+-- answers:  where to go on, empty: the part is at its end · rows (see shared/messages/describing.lua) · the millisecond now
 local part, after, limit, bytes = ARGV[5], ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
 local since = tonumber(ARGV[9])
 local now = math.floor((clock() - OFFSET) / 1000)

@@ -3,7 +3,7 @@
 -- requires: queue message place expiry describing
 -- keys:     those of the queue
 -- args:     id · channel of the process · milliseconds for which registrations hold
--- answers:  nothing when it was registered, else 0 or 1 rows (see shared/describing.lua)
+-- answers:  nothing when it was registered, else 0 or 1 rows (see shared/messages/describing.lua)
 local id, channel = ARGV[5], ARGV[6]
 local row = row_of_id(id, clock())
 local over = { succeeded = true, dead = true, cancelled = true, expired = true }

@@ -20,7 +20,7 @@ local function follow(place, origin)
   end
 end
 
--- The same for one that is parked until its key is free, or is in a line.
+-- Takes out the message of a late success if it is parked until its key is free, or is in a line.
 local function follow_parked(id, place, origin)
   local message = string.find(place, '^[a-jK]$') and message_at(place, id)
   if message and get(message, 'o') == origin then

@@ -8,7 +8,7 @@ local reads, paused, open, large = {}, {}, {}, {}
 local used = {} -- lanes of streams, beside that of normal priority
 local has_lines = false -- see limits.lua
 
--- Bytes of a message that is small (see shared/queueing.lua). How many are read here, few at a time, where there
+-- Bytes of a message that is small (see shared/messages/queueing.lua). How many are read here, few at a time, where there
 -- may be large ones, and how many bytes.
 local SMALL, CAREFUL, HERE = 4096, 64, 262144
 local here = math.min(room, HERE)
@@ -138,7 +138,7 @@ local function read(stream, lane, limit)
   return true
 end
 
--- A lane, and the same of child work: in turns one of them is first.
+-- A lane and the lane of its child work. They take turns at being first.
 local function each_kind(lane)
   local child = lane == 1 and 0 or lane + 4
   return children_first and { child, lane } or { lane, child }
@@ -200,7 +200,7 @@ local function shares(further, lane)
   return worthwhile
 end
 
--- Leaves the consumer's name where nothing was read (see shared/queueing.lua), as a token that no other claim has. A
+-- Leaves the consumer's name where nothing was read (see shared/messages/queueing.lua), as a token that no other claim has. A
 -- token that is there stays: as long as it is the same, nothing was queued since.
 local function wait()
   local found, tokens, time = {}, {}, redis.call('TIME')

@@ -1,0 +1,1 @@
+"""Looks at queues, topics, groups, jobs and workers. Changes nothing."""

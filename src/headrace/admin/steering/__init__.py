@@ -1,0 +1,1 @@
+"""Changes queues, groups, jobs and dead letters."""

@@ -1,0 +1,1 @@
+"""The command `dashboard`, and its HTTP server."""

@@ -1,0 +1,1 @@
+"""The command `status`, and what it reads and shows."""

@@ -1,0 +1,1 @@
+"""Encodes values that users send to bytes, and decodes stored bytes."""

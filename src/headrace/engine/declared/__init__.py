@@ -1,0 +1,1 @@
+"""What an app declares for its workers: handlers, queues, subscriptions and limits."""

@@ -1,0 +1,1 @@
+"""Batch handlers: gathers claims into bundles, and runs a bundle with one call."""

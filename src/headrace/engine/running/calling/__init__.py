@@ -1,0 +1,1 @@
+"""How a handler is called: in the task of its slot or in a thread, and what it must not interrupt."""

@@ -1,0 +1,1 @@
+"""Puts a worker together; starts, runs and stops it."""

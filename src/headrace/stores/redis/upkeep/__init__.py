@@ -1,0 +1,1 @@
+"""What workers do at intervals: leases, promotion, recovery, traffic, and their own entries."""

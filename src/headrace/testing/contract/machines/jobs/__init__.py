@@ -1,0 +1,1 @@
+"""Random actions on a queue, compared with a model."""

@@ -1,0 +1,1 @@
+"""Random actions on a topic and its groups, compared with a model."""
