@@ -41,26 +41,29 @@ class DueTimes:
         self._was_due: set[Stream] = set()  # of those that were chosen
         self._missed: Counter[Stream] = Counter()
         self._patience: dict[Stream, float] = {}
-        self._sooner: set[Stream] = set()
+        self._sooner: dict[Stream, float] = {}  # when to ask because of an announcement
         self._rotation: Rotation[Stream] = Rotation()
         self._looked_at = -inf
 
     def announced(self, stream: Stream | None) -> None:
-        """A message was scheduled that is due sooner; None: announcements may have been missed."""
+        """A message was scheduled that is due sooner; None: announcements may have been missed. A worker
+        without the turn does not ask at once."""
         if stream is None:
             self._due_at.clear()
         else:
-            self._sooner.add(stream)
+            self._sooner.setdefault(stream, time.monotonic() + self._patience.get(stream, 0.0))
 
     def choose(self, streams: Sequence[Stream]) -> list[Stream]:
-        """The streams where a message is or may be due, and every few seconds some others. With few streams,
-        all of them."""
-        sooner, self._sooner = self._sooner, set()
+        """The streams where a message is or may be due, and every few seconds some others. With few streams
+        all of them, or none when this worker was only woken by an announcement that can wait."""
         now = time.monotonic()
         self._was_due = {stream for stream, due_at in self._due_at.items() if due_at <= now}
+        chosen = [stream for stream in streams if self._asked_at(stream) <= now]
+        can_wait = {stream: ask_at for stream, ask_at in self._sooner.items() if ask_at > now}
+        is_called = len(can_wait) < len(self._sooner)
+        self._sooner = can_wait
         if len(streams) <= FEW:
-            return list(streams)
-        chosen = [stream for stream in streams if stream in sooner or self._asked_at(stream) <= now]
+            return list(streams) if chosen or is_called or not can_wait else []
         if now >= self._looked_at + LOOK:
             self._looked_at = now
             chosen += self._rotation.some([stream for stream in streams if stream not in chosen])
@@ -70,6 +73,7 @@ class DueTimes:
         """Forget the due times of streams for which the store gave no answer."""
         for stream in asked:
             self._due_at.pop(stream, None)
+            self._sooner.pop(stream, None)
 
     def note(self, asked: Sequence[Stream], due_in_us: Mapping[Stream, int], *, promoted: int) -> None:
         """Note the store's answer. A stream that it does not name has no delayed messages. When nothing was
@@ -91,12 +95,13 @@ class DueTimes:
     def seconds_left(self) -> float:
         """Seconds until the next known due time or the next check."""
         now = time.monotonic()
-        soonest = min(map(self._asked_at, self._due_at), default=inf)
+        soonest = min([*map(self._asked_at, self._due_at), *self._sooner.values()], default=inf)
         return max(0.0, min(soonest - now, LOOK))
 
     def _asked_at(self, stream: Stream) -> float:
         """When to ask for a stream: at once if its due time is unknown."""
-        return self._due_at.get(stream, -inf) + self._patience.get(stream, 0.0)
+        at_due_time = self._due_at.get(stream, -inf) + self._patience.get(stream, 0.0)
+        return min(at_due_time, self._sooner.get(stream, inf))
 
 
 def _most_patience(missed: int) -> float:

@@ -12,7 +12,7 @@ BUG = SeededBug(
         end
         mend(now) -- at last, since this removes first
         local opens, looks = look_for_tokens(now)
-        first = first and opens and math.min(first, opens) or first or opens
+        first = soonest_of(first, opens)
         return { count, first and math.max(0, first - now) or -1, looks }
     """,
     after="""
@@ -21,7 +21,7 @@ BUG = SeededBug(
         end
         mend(now) -- at last, since this removes first
         local opens, looks = look_for_tokens(now)
-        first = first and opens and math.min(first, opens) or first or opens
+        first = soonest_of(first, opens)
         return { count, first and math.max(0, first - now) or -1, looks }
     """,
     tests=(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import time
+from types import SimpleNamespace
+
 import pytest
 
 from headrace.core.messages.message import Stream
@@ -60,6 +63,34 @@ def test_a_worker_takes_the_turn_when_it_has_promoted_something() -> None:
     times = yielded()
     ask(times, promoted=1, due_in=3)
     assert times.seconds_left() == pytest.approx(3, abs=0.1)
+
+
+def test_the_worker_with_the_turn_asks_at_once_for_what_was_announced() -> None:
+    times = DueTimes()
+    ask(times, promoted=0, due_in=3)
+    times.announced(QUEUE)
+    assert times.choose([QUEUE, OTHER]) == [QUEUE, OTHER]
+
+
+def test_a_worker_without_the_turn_asks_later_for_what_was_announced() -> None:
+    """Otherwise each announcement would cost a request of every worker of a fleet."""
+    times = yielded()
+    ask(times, promoted=0, due_in=60)
+    times.announced(QUEUE)
+    assert times.choose([QUEUE, OTHER]) == []
+    assert PATIENCE[0] - 0.1 < times.seconds_left() <= LONGEST
+
+
+def test_the_next_announcement_does_not_put_off_the_request_for_the_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    times = yielded()
+    ask(times, promoted=0, due_in=60)
+    times.announced(QUEUE)
+    later = time.monotonic() + LONGEST
+    monkeypatch.setattr("headrace.engine.upkeep.due_times.time", SimpleNamespace(monotonic=lambda: later))
+    times.announced(QUEUE)
+    assert times.choose([QUEUE, OTHER]) == [QUEUE, OTHER]
 
 
 def test_the_turn_of_one_stream_says_nothing_of_another() -> None:

@@ -1,7 +1,7 @@
 -- Writes events that are due to the log of their topic, the earliest first, or the one that is named. Appends
 -- first and removes after, so that it is refused whole when the server has no memory left.
 --
--- requires: queue message place queueing topic drawing trimming publishing
+-- requires: queue due quiet_topic message place queueing topic drawing trimming publishing
 -- keys:     those of the topic
 -- args:     limit · bytes after which it stops · id, whenever it is due, or empty
 -- answers:  how many · microseconds until the next is due, -1: nothing is scheduled
@@ -11,11 +11,7 @@ local due
 if named ~= '' then
   due = place_of(named) == 'S' and { named } or {}
 else
-  local first = first_due()
-  if not first then
-    return { 0, -1 }
-  end
-  due = first <= now and redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, limit) or {}
+  due = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, limit)
 end
 
 local topic = #due > 0 and topic_now()

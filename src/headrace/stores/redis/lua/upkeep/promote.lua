@@ -1,7 +1,7 @@
 -- Queues scheduled and retrying messages that are due, the earliest first. Appends first and removes after, so
 -- that it is refused whole when the server has no memory left. Also opens lines for tokens that came back.
 --
--- requires: queue message place queueing ordering ending limits lines gathering slots mending tokens
+-- requires: queue due quiet_queue message place queueing ordering ending limits lines gathering slots mending tokens
 -- keys:     those of the queue
 -- args:     limit · bytes after which it stops
 -- answers:  how many · microseconds until the next is due, -1: nothing is scheduled · limits whose tokens were due
@@ -43,5 +43,5 @@ if first and first <= now then
 end
 mend(now) -- at last, since this removes first
 local opens, looks = look_for_tokens(now)
-first = first and opens and math.min(first, opens) or first or opens
+first = soonest_of(first, opens)
 return { count, first and math.max(0, first - now) or -1, looks }
