@@ -78,6 +78,24 @@ async def test_a_look_for_events_that_finds_nothing_makes_no_functions_for_other
     assert await bytes_used(bench, ISSUE_DUE_EVENTS, topic, PROMOTE_BATCH, 1 << 20, "") < QUIET_CALL
 
 
+async def test_an_answer_tells_whether_another_worker_has_promoted(bench: Bench) -> None:
+    """What was due may also have been cancelled. Then the worker that asks first was not too late."""
+    cancelled, kept = [Message(new_id(), "greet", b"hello", due_us=later_us()) for _ in range(2)]
+    await bench.backend.append(bench.batch(cancelled, kept))
+    before = await promotions(bench)
+    await bench.backend.cancel(STREAM, cancelled.id, ttl_us=0)
+    assert await promotions(bench) == before
+    await bench.command("ZADD", f"{{{bench.namespace}:q:work}}:due", 1, kept.id)
+    assert await promotions(bench) != before
+    await bench.claim()
+    assert await promotions(bench) == before + 1  # also when nothing is left
+
+
+async def promotions(bench: Bench) -> int:
+    number: int = (await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)).promotions[STREAM]
+    return number
+
+
 def later_us() -> int:
     return time.time_ns() // 1000 + DAY
 

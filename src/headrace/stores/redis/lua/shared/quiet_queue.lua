@@ -20,10 +20,15 @@ local function soonest_of(due, timer)
   return due and timer and math.min(due, timer) or due or timer
 end
 
+-- Another worker may have opened the lines of this stream when it promoted another stream: then -1.
+local function known_promotions()
+  return uses_lines() and -1 or promotions()
+end
+
 do
   local now = clock()
   local soonest = soonest_of(first_due(), first_timer())
   if (LINES or is_mended(now)) and not (soonest and soonest <= now) then
-    return { 0, soonest and soonest - now or -1, 0 }
+    return { 0, soonest and soonest - now or -1, 0, known_promotions() }
   end
 end

@@ -2,6 +2,6 @@
 do
   local first, now = first_due(), clock()
   if ARGV[7] == '' and not (first and first <= now) then
-    return { 0, first and first - now or -1 }
+    return { 0, first and first - now or -1, 0, promotions() }
   end
 end
