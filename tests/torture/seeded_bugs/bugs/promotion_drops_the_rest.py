@@ -13,7 +13,6 @@ BUG = SeededBug(
         mend(now) -- at last, since this removes first
         local opens, looks = look_for_tokens(now)
         first = soonest_of(first, opens)
-        return { count, first and math.max(0, first - now) or -1, looks }
     """,
     after="""
           redis.call('ZREMRANGEBYSCORE', DUE, '-inf', digits(now))
@@ -22,7 +21,6 @@ BUG = SeededBug(
         mend(now) -- at last, since this removes first
         local opens, looks = look_for_tokens(now)
         first = soonest_of(first, opens)
-        return { count, first and math.max(0, first - now) or -1, looks }
     """,
     tests=(
         contract("test_promote", "test_a_promotion_takes_no_more_than_its_limit", "valkey-9.1"),
