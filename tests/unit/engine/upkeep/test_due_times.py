@@ -85,10 +85,7 @@ def test_a_worker_without_the_turn_asks_later_for_what_was_announced() -> None:
 def test_the_next_announcement_does_not_put_off_the_request_for_the_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    times = yielded()
-    ask(times, promoted=0, due_in=60)
-    times.announced(QUEUE)
-    move_clock(monkeypatch, LONGEST)
+    times = announced_long_ago(monkeypatch)
     times.announced(QUEUE)
     assert times.choose([QUEUE, OTHER]) == [QUEUE, OTHER]
 
@@ -96,17 +93,19 @@ def test_the_next_announcement_does_not_put_off_the_request_for_the_first(
 def test_a_worker_takes_the_turn_when_it_has_promoted_what_was_announced(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    times = yielded()
-    ask(times, promoted=0, due_in=60)
-    times.announced(QUEUE)
-    move_clock(monkeypatch, LONGEST)
+    times = announced_long_ago(monkeypatch)
     ask(times, promoted=1, due_in=3)
     assert times.seconds_left() == pytest.approx(3, abs=0.1)
 
 
-def move_clock(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
-    now = time.monotonic() + seconds
+def announced_long_ago(monkeypatch: pytest.MonkeyPatch) -> DueTimes:
+    """A worker without the turn, so long after an announcement that it asks."""
+    times = yielded()
+    ask(times, promoted=0, due_in=60)
+    times.announced(QUEUE)
+    now = time.monotonic() + LONGEST
     monkeypatch.setattr("headrace.engine.upkeep.due_times.time", SimpleNamespace(monotonic=lambda: now))
+    return times
 
 
 def test_messages_that_were_cancelled_take_no_turn_away() -> None:
