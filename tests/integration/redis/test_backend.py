@@ -772,10 +772,10 @@ async def test_large_bodies_are_moved_in_small_steps(bench: Bench, monkeypatch: 
 
     async def counted(
         store: RedisServer, queue: StreamScripts, limit: int
-    ) -> tuple[int, int, int] | BackendUnavailable:
+    ) -> promotion._Answer | BackendUnavailable:
         answer = await promote(store, queue, limit)
-        assert isinstance(answer, tuple)
-        steps.append(answer[0])
+        assert isinstance(answer, promotion._Answer)
+        steps.append(answer.count)
         return answer
 
     monkeypatch.setattr(promotion, "_promote", counted)

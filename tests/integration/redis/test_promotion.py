@@ -1,23 +1,51 @@
-"""200,000 jobs that are due at the same moment."""
+"""200,000 jobs that are due at the same moment, and calls that find nothing."""
 
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import time
+from collections.abc import AsyncIterator
 
+import msgspec
 import pytest
 
 from headrace.core.messages.ids import new_id
-from headrace.core.messages.message import Batch, Message
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.topics.topic import TopicRules
 from headrace.engine.upkeep.promotion import PROMOTE_BATCH
+from headrace.stores.redis.scripts import ISSUE_DUE_EVENTS, PROMOTE, Script
 from tests.integration.support.redis_bench import SOURCE, STREAM, Bench, opened
-from tests.support.servers import Fleet
+from tests.support.servers import Fleet, Server
 
 DUE_AT_ONCE = 200_000
 CHUNK = 5_000
 
 #: Microseconds.
 DAY = 86_400_000_000
+
+#: Bytes of Lua's memory that a call may take when nothing is due. With the functions for what is due, which
+#: it does not need, it takes 14,000.
+QUIET_CALL = 3000
+
+#: Runs a script, and says how much memory that took.
+MEASURED = b"""
+    collectgarbage('stop')
+    local before = collectgarbage('count')
+    local function call()
+    %b
+    end
+    local answer = call()
+    local used = collectgarbage('count') - before
+    collectgarbage('restart')
+    return { answer[1], used * 1024 }
+"""
+
+
+@pytest.fixture
+async def bench(redis_server: Server) -> AsyncIterator[Bench]:
+    async with opened(redis_server.url) as bench:
+        yield bench
 
 
 @pytest.mark.more
@@ -34,6 +62,55 @@ async def test_a_crowd_is_promoted_in_steps_that_let_others_through(servers: Fle
         counts = await bench.backend.counts(STREAM)
         assert (counts.queued, counts.scheduled) == (DUE_AT_ONCE, 0)
         server.command("FLUSHALL")
+
+
+async def test_a_promotion_that_finds_nothing_makes_no_functions_for_others(bench: Bench) -> None:
+    """Each of 300 workers asks now and then, while one of them finds what is due."""
+    await bench.backend.append(bench.batch(Message(new_id(), "greet", b"hello", due_us=later_us())))
+    assert await bytes_used(bench, PROMOTE, STREAM, PROMOTE_BATCH, 1 << 20) < QUIET_CALL
+
+
+async def test_a_look_for_events_that_finds_nothing_makes_no_functions_for_others(bench: Bench) -> None:
+    topic = Stream("topic", "orders")
+    await bench.backend.declare_topic(topic, TopicRules())
+    events = [Message(new_id(), "", b"hello", due_us=later_us())]
+    await bench.backend.append(Batch(topic, "producer", 1, events))
+    assert await bytes_used(bench, ISSUE_DUE_EVENTS, topic, PROMOTE_BATCH, 1 << 20, "") < QUIET_CALL
+
+
+async def test_an_answer_tells_whether_another_worker_has_promoted(bench: Bench) -> None:
+    """What was due may also have been cancelled. Then the worker that asks first was not too late."""
+    cancelled, kept = [Message(new_id(), "greet", b"hello", due_us=later_us()) for _ in range(2)]
+    await bench.backend.append(bench.batch(cancelled, kept))
+    before = await promotions(bench)
+    await bench.backend.cancel(STREAM, cancelled.id, ttl_us=0)
+    assert await promotions(bench) == before
+    await bench.command("ZADD", f"{{{bench.namespace}:q:work}}:due", 1, kept.id)
+    assert await promotions(bench) != before
+    await bench.claim()
+    assert await promotions(bench) == before + 1  # also when nothing is left
+
+
+async def promotions(bench: Bench) -> int:
+    number: int = (await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)).promotions[STREAM]
+    return number
+
+
+def later_us() -> int:
+    return time.time_ns() // 1000 + DAY
+
+
+async def bytes_used(bench: Bench, script: Script, stream: Stream, *args: int | str) -> int:
+    """How many bytes of Lua's memory a call of the script takes that finds nothing. The first call also does
+    what is done every few seconds, so this is the second."""
+    source = MEASURED % script.source
+    digest = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+    store = bench.backend._store
+    call = store.queue(stream).call(msgspec.structs.replace(script, source=source, digest=digest), *args)
+    await store.run(call)
+    count, used = await store.run(call)
+    assert count == 0
+    return int(used)
 
 
 async def schedule_all(bench: Bench) -> None:

@@ -42,12 +42,14 @@ def is_refused(message: Message, answer: Answer) -> bool:
 class Promoted(msgspec.Struct, frozen=True):
     """How many messages became ready, and microseconds until the next is due (None: nothing is scheduled).
     `by_stream` has that time for each stream in which something is scheduled, if the store must be asked for
-    each stream; else it is None. `limits` is then the number of limits whose tokens were due."""
+    each stream; else it is None. `limits` is then the number of limits whose tokens were due. `promotions`
+    has for each stream, where the store knows it, how many promotions there were."""
 
     count: int
     next_in_us: int | None
     by_stream: Mapping[Stream, int] | None = None
     limits: int = 0
+    promotions: Mapping[Stream, int] | None = None
 
 
 class Recovery(msgspec.Struct, frozen=True):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
@@ -48,7 +49,10 @@ def promoted_of_whole(promoted: Promoted) -> Promoted:
     for part, in_us in promoted.by_stream.items():
         whole = whole_stream(part)
         due_in_us[whole] = min(in_us, due_in_us.get(whole, in_us))
-    return msgspec.structs.replace(promoted, by_stream=due_in_us)
+    promotions = Counter[Stream]()
+    for part, number in (promoted.promotions or {}).items():
+        promotions[whole_stream(part)] += number
+    return msgspec.structs.replace(promoted, by_stream=due_in_us, promotions=promotions)
 
 
 def recovered_of_whole(reclaimed: Reclaimed) -> Reclaimed:

@@ -39,28 +39,33 @@ class DueTimes:
     def __init__(self) -> None:
         self._due_at: dict[Stream, float] = {}
         self._was_due: set[Stream] = set()  # of those that were chosen
+        self._was_announced: set[Stream] = set()
         self._missed: Counter[Stream] = Counter()
+        self._promotions: dict[Stream, int] = {}
         self._patience: dict[Stream, float] = {}
-        self._sooner: set[Stream] = set()
+        self._sooner: dict[Stream, float] = {}  # when to ask because of an announcement
         self._rotation: Rotation[Stream] = Rotation()
         self._looked_at = -inf
 
     def announced(self, stream: Stream | None) -> None:
-        """A message was scheduled that is due sooner; None: announcements may have been missed."""
+        """A message was scheduled that is due sooner; None: announcements may have been missed. A worker
+        without the turn does not ask at once."""
         if stream is None:
             self._due_at.clear()
         else:
-            self._sooner.add(stream)
+            self._sooner.setdefault(stream, time.monotonic() + self._patience.get(stream, 0.0))
 
     def choose(self, streams: Sequence[Stream]) -> list[Stream]:
-        """The streams where a message is or may be due, and every few seconds some others. With few streams,
-        all of them."""
-        sooner, self._sooner = self._sooner, set()
+        """The streams where a message is or may be due, and every few seconds some others. With few streams
+        all of them, or none when this worker was only woken by an announcement that can wait."""
         now = time.monotonic()
         self._was_due = {stream for stream, due_at in self._due_at.items() if due_at <= now}
+        self._was_announced = {stream for stream, ask_at in self._sooner.items() if ask_at <= now}
+        chosen = [stream for stream in streams if self._asked_at(stream) <= now]
+        for stream in self._was_announced:
+            del self._sooner[stream]
         if len(streams) <= FEW:
-            return list(streams)
-        chosen = [stream for stream in streams if stream in sooner or self._asked_at(stream) <= now]
+            return list(streams) if chosen or self._was_announced or not self._sooner else []
         if now >= self._looked_at + LOOK:
             self._looked_at = now
             chosen += self._rotation.some([stream for stream in streams if stream not in chosen])
@@ -70,13 +75,27 @@ class DueTimes:
         """Forget the due times of streams for which the store gave no answer."""
         for stream in asked:
             self._due_at.pop(stream, None)
+            self._sooner.pop(stream, None)
 
-    def note(self, asked: Sequence[Stream], due_in_us: Mapping[Stream, int], *, promoted: int) -> None:
-        """Note the store's answer. A stream that it does not name has no delayed messages. When nothing was
-        promoted where something was due, another worker was faster."""
+    def note(
+        self,
+        asked: Sequence[Stream],
+        due_in_us: Mapping[Stream, int],
+        *,
+        promoted: int,
+        promotions: Mapping[Stream, int] | None = None,
+    ) -> None:
+        """Note the store's answer. A stream that `due_in_us` does not name has no delayed messages. When
+        nothing was promoted where something was due, another worker was faster; but not if the number of all
+        `promotions` is the same as before: then the message was cancelled, or is due later now."""
         now = time.monotonic()
-        for stream in self._was_due.intersection(asked):
-            self._missed[stream] = 0 if promoted else self._missed[stream] + 1
+        promotions = promotions or {}
+        for stream in (self._was_due | self._was_announced).intersection(asked):
+            if promoted:
+                self._missed[stream] = 0
+            elif stream in self._was_due and self._were_others_faster(stream, promotions):
+                self._missed[stream] += 1
+        self._promotions.update(promotions)
         self._patience = {
             stream: random.uniform(PATIENCE[0], _most_patience(missed))  # nosec B311 # jitter
             for stream, missed in self._missed.items()
@@ -91,12 +110,16 @@ class DueTimes:
     def seconds_left(self) -> float:
         """Seconds until the next known due time or the next check."""
         now = time.monotonic()
-        soonest = min(map(self._asked_at, self._due_at), default=inf)
+        soonest = min([*map(self._asked_at, self._due_at), *self._sooner.values()], default=inf)
         return max(0.0, min(soonest - now, LOOK))
+
+    def _were_others_faster(self, stream: Stream, promotions: Mapping[Stream, int]) -> bool:
+        return stream not in promotions or promotions[stream] != self._promotions.get(stream)
 
     def _asked_at(self, stream: Stream) -> float:
         """When to ask for a stream: at once if its due time is unknown."""
-        return self._due_at.get(stream, -inf) + self._patience.get(stream, 0.0)
+        at_due_time = self._due_at.get(stream, -inf) + self._patience.get(stream, 0.0)
+        return min(at_due_time, self._sooner.get(stream, inf))
 
 
 def _most_patience(missed: int) -> float:

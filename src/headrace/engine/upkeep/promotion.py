@@ -42,6 +42,6 @@ class Promotion(Service):
             pause = PROMOTE_FALLBACK if left_us is None else min(PROMOTE_FALLBACK, max(0, left_us) / SECOND)
         else:
             found = promoted.count + promoted.limits
-            self._due_times.note(asked, promoted.by_stream, promoted=found)
+            self._due_times.note(asked, promoted.by_stream, promoted=found, promotions=promoted.promotions)
             pause = self._due_times.seconds_left()
         return None if promoted.count >= PROMOTE_BATCH else pause

@@ -53,6 +53,7 @@ namespace.
                            lua/shared/messages/queueing.lua), places and turns (numbers
                            of messages and tenants in lines), mended (when
                            holders of order keys were last looked for),
+                           promotions (how many there were),
                            scanned (how far `:msg` was looked through),
                            history (bytes in it)
     :sched                 hash: of each schedule l:<name> last moment,       stays

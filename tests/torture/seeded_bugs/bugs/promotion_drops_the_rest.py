@@ -12,8 +12,7 @@ BUG = SeededBug(
         end
         mend(now) -- at last, since this removes first
         local opens, looks = look_for_tokens(now)
-        first = first and opens and math.min(first, opens) or first or opens
-        return { count, first and math.max(0, first - now) or -1, looks }
+        first = soonest_of(first, opens)
     """,
     after="""
           redis.call('ZREMRANGEBYSCORE', DUE, '-inf', digits(now))
@@ -21,8 +20,7 @@ BUG = SeededBug(
         end
         mend(now) -- at last, since this removes first
         local opens, looks = look_for_tokens(now)
-        first = first and opens and math.min(first, opens) or first or opens
-        return { count, first and math.max(0, first - now) or -1, looks }
+        first = soonest_of(first, opens)
     """,
     tests=(
         contract("test_promote", "test_a_promotion_takes_no_more_than_its_limit", "valkey-9.1"),

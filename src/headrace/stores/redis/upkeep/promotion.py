@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+import msgspec
+
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import Promoted
@@ -23,10 +25,20 @@ PROMOTE_AT_ONCE = 32
 RETRY_AFTER = SECOND
 
 
+class _Answer(msgspec.Struct, frozen=True):
+    """What promote.lua answers about one stream."""
+
+    count: int
+    next_in_us: int
+    limits: int
+    promotions: int
+
+
 async def promote(store: RedisServer, streams: Sequence[Stream], limit: int) -> Promoted:
     """Queue what is due. A queue that cannot be reached does not stop the others."""
     promoted = limits = 0
     waits: dict[StreamScripts, int] = {}
+    promotions: dict[Stream, int] = {}
     errors: list[BackendUnavailable] = []
     queues = [store.queue(stream) for stream in streams]
     while queues and promoted < limit:
@@ -41,30 +53,31 @@ async def promote(store: RedisServer, streams: Sequence[Stream], limit: int) -> 
                 errors.append(answer)
                 waits[queue] = RETRY_AFTER
                 continue
-            number, waits[queue], looks = answer
-            promoted += number
-            limits += looks
-            queues += [queue] if number and not waits[queue] else []  # more of it is due
+            promoted += answer.count
+            limits += answer.limits
+            waits[queue] = answer.next_in_us
+            if answer.promotions >= 0:
+                promotions[queue.stream] = answer.promotions
+            queues += [queue] if answer.count and not answer.next_in_us else []  # more of it is due
     if errors and len(errors) == len(streams):
         raise errors[0]
     due_in_us = {queue.stream: in_us for queue, in_us in waits.items() if in_us >= 0}
     due_in_us.update((queue.stream, 0) for queue in queues)  # the limit left no room for them
-    return Promoted(promoted, min(due_in_us.values(), default=None), due_in_us, limits)
+    return Promoted(promoted, min(due_in_us.values(), default=None), due_in_us, limits, promotions)
 
 
-async def _promote(
-    store: RedisServer, queue: StreamScripts, limit: int
-) -> tuple[int, int, int] | BackendUnavailable:
-    """How many were promoted, microseconds until the next one is due (-1: none is), and limits whose tokens
-    were due; or the error."""
+async def _promote(store: RedisServer, queue: StreamScripts, limit: int) -> _Answer | BackendUnavailable:
     is_topic = queue.stream.kind == "topic"
     bounds = (limit, PROMOTE_BYTES)
     call = queue.call(ISSUE_DUE_EVENTS, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
     try:
-        # An idle worker comes by every few seconds: let that cost one plain command.
-        if not is_topic and not await store.command("EXISTS", *queue.waiting, queue=queue):
-            return 0, -1, 0
-        number, next_in_us, *looks = await store.run(call)
+        # An idle worker comes by every few seconds: let that cost two plain commands.
+        if not is_topic:
+            is_waiting, promotions = await store.commands(
+                ("EXISTS", *queue.waiting), ("HGET", queue.keys.meta, "promotions"), queue=queue
+            )
+            if not is_waiting:
+                return _Answer(0, -1, 0, int(promotions) if promotions and promotions.isdigit() else 0)
+        return _Answer(*await store.run(call))
     except BackendUnavailable as error:
         return error
-    return number, next_in_us, sum(looks)

@@ -1,7 +1,7 @@
 -- Stores the messages of a batch, in order. Refused whole when the server has no memory left: nothing but
 -- commands that need memory comes first.
 --
--- requires: queue message place queueing counting moved batch
+-- requires: queue due message place queueing counting moved batch
 -- keys:     those of the queue
 -- args:     those of shared/batch.lua · limit, or -1 · what the messages are:
 --             f: fresh, of one task, without options; then task, and for each message: id · body

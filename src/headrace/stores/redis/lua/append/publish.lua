@@ -1,7 +1,7 @@
 -- Writes the events of a batch, in order, to the log of a topic, or onto its agenda when they are due later.
 -- Refused whole when the server has no memory left: nothing but commands that need memory comes first.
 --
--- requires: queue message place queueing topic drawing trimming publishing moved batch
+-- requires: queue due message place queueing topic drawing trimming publishing moved batch
 -- keys:     those of the topic
 -- args:     those of shared/batch.lua · what the events are:
 --             f: fresh, of one task, without options; then task, and for each event: id · body

@@ -1,7 +1,7 @@
 -- Settles what is to run again: queued at once, or parked until it is due. What was asked to be cancelled
 -- ends instead. Acknowledges first, so that it passes when the server has no memory left.
 --
--- requires: queue message place queueing ordering ending
+-- requires: queue due message place queueing ordering ending
 -- keys:     those of the queue
 -- args:     for each message: id · lane · entry · consumer · where to (S, R, L: a lane, or g followed by its
 --           constraints from now on, which needs the script for messages with constraints) · delay ·

@@ -1,5 +1,5 @@
 -- Mends what was deleted by hand, or done by an older version that knows neither lines nor order keys.
-local MEND_EVERY_US, SCANNED = 3000000, 500
+local SCANNED = 500
 
 -- Whether pages of a move still come (see import_page.lua).
 local function is_importing()
@@ -68,8 +68,7 @@ local function mend_lanes()
 end
 
 local function mend(now)
-  local mended = tonumber(redis.call('HGET', META, 'mended') or '') or 0
-  if LINES or (mended <= now and now < mended + MEND_EVERY_US) then
+  if LINES or is_mended(now) then
     return
   end
   redis.call('HDEL', META, 'mended') -- a removal first: it is not refused when memory is short

@@ -1,21 +1,18 @@
 -- Writes events that are due to the log of their topic, the earliest first, or the one that is named. Appends
 -- first and removes after, so that it is refused whole when the server has no memory left.
 --
--- requires: queue message place queueing topic drawing trimming publishing
+-- requires: queue due promotions quiet_topic message place queueing topic drawing trimming publishing
 -- keys:     those of the topic
 -- args:     limit · bytes after which it stops · id, whenever it is due, or empty
--- answers:  how many · microseconds until the next is due, -1: nothing is scheduled
+-- answers:  how many · microseconds until the next is due, -1: nothing is scheduled · 0 · the number of promotions of all
+--           workers
 local limit, bytes, named = tonumber(ARGV[5]), tonumber(ARGV[6]), ARGV[7]
 local now = clock()
 local due
 if named ~= '' then
   due = place_of(named) == 'S' and { named } or {}
 else
-  local first = first_due()
-  if not first then
-    return { 0, -1 }
-  end
-  due = first <= now and redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, limit) or {}
+  due = redis.call('ZRANGEBYSCORE', DUE, '-inf', digits(now), 'LIMIT', 0, limit)
 end
 
 local topic = #due > 0 and topic_now()
@@ -39,4 +36,7 @@ for _, id in ipairs(issued) do
   unpark(id, 'S')
 end
 local next_due = first_due()
-return { #issued, next_due and math.max(0, next_due - now) or -1 }
+if #issued > 0 and named == '' then
+  count_promotion()
+end
+return { #issued, next_due and math.max(0, next_due - now) or -1, 0, promotions() }

@@ -1,10 +1,11 @@
 -- Queues scheduled and retrying messages that are due, the earliest first. Appends first and removes after, so
 -- that it is refused whole when the server has no memory left. Also opens lines for tokens that came back.
 --
--- requires: queue message place queueing ordering ending limits lines gathering slots mending tokens
+-- requires: queue due promotions quiet_queue message place queueing ordering ending limits lines gathering slots mending tokens
 -- keys:     those of the queue
 -- args:     limit · bytes after which it stops
--- answers:  how many · microseconds until the next is due, -1: nothing is scheduled · limits whose tokens were due
+-- answers:  how many · microseconds until the next is due, -1: nothing is scheduled · limits whose tokens were due ·
+--           the number of promotions of all workers, -1: it does not tell whether another was faster
 local limit, bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
 local first = first_due()
 local now = clock()
@@ -43,5 +44,8 @@ if first and first <= now then
 end
 mend(now) -- at last, since this removes first
 local opens, looks = look_for_tokens(now)
-first = first and opens and math.min(first, opens) or first or opens
-return { count, first and math.max(0, first - now) or -1, looks }
+first = soonest_of(first, opens)
+if count > 0 or looks > 0 then
+  count_promotion()
+end
+return { count, first and math.max(0, first - now) or -1, looks, known_promotions() }

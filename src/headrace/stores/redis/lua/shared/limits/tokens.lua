@@ -1,10 +1,6 @@
 -- Opens lines for tokens that came back.
 local TIMERS_MOST = 100
 
-local function uses_lines()
-  return string.find(redis.call('HGET', META, 'lanes') or '', '[a-j]')
-end
-
 -- Whether it is time to look; also when the clock was set back.
 local function is_time(limit, timer, now)
   local rate = figures_of(limit.name)
