@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+from concurrent.futures import ThreadPoolExecutor
 
 import psycopg
 import pytest
@@ -51,6 +53,27 @@ async def test_a_url_with_several_hosts_finds_the_one_that_takes_writes(server: 
     url = f"postgresql://headrace@{hosts}/postgres?target_session_attrs=read-write"
     async with opened(url) as store:
         assert await store.append(batch("job")) == [Answer("job")]
+
+
+async def test_host_names_are_resolved_while_the_default_executor_is_taken(server: PostgresServer) -> None:
+    """A name that does not exist is passed over, and a port holds for its own host."""
+    gate = threading.Event()
+    loop = asyncio.get_running_loop()
+    loop.set_default_executor(ThreadPoolExecutor(1))
+    waiting = loop.run_in_executor(None, gate.wait, 60)
+    url = f"postgresql://headrace@nowhere.invalid:1,localhost:{server.port}/postgres"
+    try:
+        async with asyncio.timeout(20), opened(url) as store:
+            assert await store.append(batch("job")) == [Answer("job")]
+    finally:
+        gate.set()
+        await waiting
+
+
+async def test_a_host_name_that_does_not_exist_is_an_error_that_says_so() -> None:
+    with pytest.raises(BackendUnavailable, match=r"nowhere\.invalid") as caught:
+        await open_store("postgresql://headrace@nowhere.invalid/postgres").open()
+    assert caught.value.transient
 
 
 async def test_a_server_that_is_away_is_an_error_without_the_password() -> None:

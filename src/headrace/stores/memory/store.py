@@ -21,6 +21,7 @@ from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.findings import Finding, ok
 from headrace.core.records.record import Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
+from headrace.core.rules.clock_steps import ClockSteps
 from headrace.core.runtime.child_process import is_child
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.schedules.schedule_record import ScheduleSwap, Swapped, Timetable
@@ -49,7 +50,7 @@ class MemoryStore(MemoryLayouts, MemoryOutboxes, MemoryHistory, MemoryInspector,
         self._lock = store.lock
         self._name = name
         self._now_us = clock.now_us
-        self._watch = ClockWatch(clock.elapsed_us)
+        self._watch, self._clock_steps = ClockWatch(clock.elapsed_us), ClockSteps()
         self._turns = count(1)
         self._waiting: defaultdict[str, set[Waiter[None]]] = defaultdict(set)  # claims and readers
         self._woken: set[str] = set()
@@ -173,11 +174,13 @@ class MemoryStore(MemoryLayouts, MemoryOutboxes, MemoryHistory, MemoryInspector,
     ) -> Reclaimed:
         with self._lock:
             now_us = self._now_us()
-            stepped_us = self._watch.step_us(now_us, self._watch.elapsed_us())
-            if stepped_us or after_outage:
+            steps = self._clock_steps
+            steps.note(streams, self._watch.step_us(now_us, self._watch.elapsed_us()))
+            if after_outage or steps.concern(streams):
                 self._store.restart_leases(list(streams), now_us)
+                steps.applied(streams)
             reclaimed = self._store.reclaim(streams, limit, now_us, crash_limits)
-            return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
+            return msgspec.structs.replace(reclaimed, stepped_us=steps.tell())
 
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         with self._lock:

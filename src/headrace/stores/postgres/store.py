@@ -25,6 +25,7 @@ from headrace.core.records.answers import (
 from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
+from headrace.core.rules.clock_steps import ClockSteps
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.store import NO_CRASH_LIMITS, LeaseKeeper, Store
 from headrace.stores.postgres.limits.limit_verbs import PostgresLimits
@@ -83,8 +84,7 @@ class PostgresStore(
         self, address: PostgresAddress, *, namespace: str, durability: str, clock: TimeSource
     ) -> None:
         super().__init__(address, namespace=namespace, durability=durability, clock=clock)
-        self._clock_watch = ClockWatch(clock.elapsed_us)
-        self._stepped_us = 0  # a step of the clock that is not handled yet
+        self._clock_watch, self._clock_steps = ClockWatch(clock.elapsed_us), ClockSteps()
 
     def for_other_loop(self) -> PostgresStore:
         return PostgresStore(
@@ -222,14 +222,13 @@ class PostgresStore(
         after_outage: bool = False,
         crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> Reclaimed:
-        session, watch = self._use(), self._clock_watch
+        session, watch, steps = self._use(), self._clock_watch, self._clock_steps
         asked_us = watch.elapsed_us()
         found = await session.read(
             lambda connection: upkeep.scan(connection, self._namespace, streams, session.offset_us)
         )
-        self._stepped_us += watch.step_us(found.now_us, asked_us)
-        stepped_us = self._stepped_us
-        restart = after_outage or stepped_us != 0
+        steps.note(streams, watch.step_us(found.now_us, asked_us))
+        restart = after_outage or steps.concern(streams)
         answer = Reclaimed()
         if restart or found.overdue or found.future:
 
@@ -239,8 +238,9 @@ class PostgresStore(
                 return await upkeep.reclaim(transaction, streams, limit, session.offset_us, crash_limits)
 
             answer = await session.write(take, durable=False)
-        self._stepped_us -= stepped_us
-        return Reclaimed(answer.recovered, answer.more, stepped_us=stepped_us)
+        if restart:
+            steps.applied(streams)
+        return Reclaimed(answer.recovered, answer.more, stepped_us=steps.tell() if restart else 0)
 
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         session = self._use()

@@ -29,6 +29,7 @@ from headrace.core.records.answers import (
 from headrace.core.records.control import ControlMessage, ControlState
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Record, WorkerInfo
 from headrace.core.records.traffic import TrafficCount, TrafficRecord
+from headrace.core.rules.clock_steps import ClockSteps
 from headrace.core.runtime.clock import ClockWatch, TimeSource
 from headrace.core.store import NO_CRASH_LIMITS, LeaseKeeper, PartitionedStore
 from headrace.stores.sql.claim_query import ClaimQuery
@@ -78,8 +79,7 @@ class SqliteStore(
         super().__init__(path, namespace=namespace, clock=clock)
         self._synchronous: Synchronous = synchronous
         self._turns = count(1)
-        self._clock_watch = ClockWatch(clock.elapsed_us)
-        self._stepped_us = 0  # a step of the clock that is not handled yet
+        self._clock_watch, self._clock_steps = ClockWatch(clock.elapsed_us), ClockSteps()
 
     @property
     def description(self) -> str:
@@ -238,9 +238,9 @@ class SqliteStore(
         after_outage: bool = False,
         crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
     ) -> Reclaimed:
-        watch = self._clock_watch
-        self._stepped_us += watch.step_us(self._clock.now_us(), watch.elapsed_us())
-        restart = after_outage or self._stepped_us != 0
+        watch, steps = self._clock_watch, self._clock_steps
+        steps.note(streams, watch.step_us(self._clock.now_us(), watch.elapsed_us()))
+        restart = after_outage or steps.concern(streams)
 
         async def reclaim(streams: Sequence[Stream]) -> Reclaimed:
             def nothing(connection: Connection) -> NothingToWrite[Reclaimed] | None:
@@ -256,8 +256,9 @@ class SqliteStore(
             return await self._write(take, shortcut=nothing, durable=False, weight=limit)
 
         answers = [answer async for answer in self._apart(streams, reclaim)]
-        stepped_us, self._stepped_us = self._stepped_us, 0
-        return upkeep.reclaimed(answers, stepped_us)
+        if restart:
+            steps.applied(streams)
+        return upkeep.reclaimed(answers, steps.tell() if restart else 0)
 
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         async def promote(streams: Sequence[Stream]) -> Promoted:

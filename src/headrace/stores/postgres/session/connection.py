@@ -7,17 +7,18 @@ import functools
 import os
 import select
 import socket
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
 import psycopg
 from psycopg import AsyncConnection, AsyncRawCursor
 from psycopg.adapt import AdaptersMap
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from psycopg.types.numeric import Int8Dumper
 
 from headrace.core.runtime.login import LoginUnavailable, MalformedLogin, asked_login
+from headrace.core.runtime.resolver import addresses_of
 from headrace.stores.postgres.address import PostgresAddress
 from headrace.stores.postgres.faults import (
     MALFORMED_PASSWORD,
@@ -101,7 +102,7 @@ class PostgresConnection:
     async def open(cls, address: PostgresAddress, *, pooled: bool | None = None) -> PostgresConnection:
         """`pooled`: each transaction may have another session of the server. So nothing is prepared, and no
         setting is made, because it would reach other clients of the pooler. None: behind any pooler."""
-        conninfo = await conninfo_of(address)
+        conninfo = await _with_addresses(await conninfo_of(address))
         try:
             raw = await AsyncConnection.connect(
                 conninfo,
@@ -271,6 +272,38 @@ async def conninfo_of(address: PostgresAddress) -> str:
         raise LoginFault(str(error), MALFORMED_PASSWORD) from error
     login = {"password": password} if user is None else {"user": user, "password": password}
     return make_conninfo(address.conninfo, **login)
+
+
+async def _with_addresses(conninfo: str) -> str:
+    """With an address for each host, and a host once for each address that it has. Without them psycopg would
+    resolve names in the event loop's default executor, which belongs to the user."""
+    words = conninfo_to_dict(conninfo)
+    hosts, ports = _listed(words, "host"), _listed(words, "port") or [""]
+    ports = ports * len(hosts) if len(ports) == 1 else ports
+    if not hosts or len(ports) != len(hosts) or _listed(words, "hostaddr"):
+        return conninfo
+    found = await asyncio.gather(*map(_addresses, hosts), return_exceptions=True)
+    attempts = [
+        (host, address, port)
+        for host, port, addresses in zip(hosts, ports, found, strict=True)
+        if not isinstance(addresses, BaseException)
+        for address in addresses
+    ]
+    if not attempts:
+        raise psycopg.OperationalError(f"failed to resolve host {', '.join(hosts)}: {found[-1]}")
+    host, hostaddr, port = (",".join(each) for each in zip(*attempts, strict=True))
+    return make_conninfo(conninfo, host=host, hostaddr=hostaddr, port=port)
+
+
+def _listed(words: Mapping[str, object], name: str) -> list[str]:
+    """What the URL, or else the environment, has for each host."""
+    value = words.get(name) or os.environ.get(f"PG{name.upper()}")
+    return str(value).split(",") if value else []
+
+
+async def _addresses(host: str) -> list[str]:
+    """An empty one for the folder of a Unix socket, which no name at all stands for, too."""
+    return [""] if not host or host.startswith(("/", "@")) else await addresses_of(host)
 
 
 class _Context:

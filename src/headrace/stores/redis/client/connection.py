@@ -23,6 +23,7 @@ import hiredis
 import msgspec
 
 from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.runtime.resolver import addresses_of
 from headrace.core.values.credentials import Login
 from headrace.stores.redis.server.faults import error_of, hangs_up, lost, unreachable, with_advice_on_tls
 
@@ -30,7 +31,6 @@ from .address import Address
 from .handshake import check_handshake, handshake
 from .login import login_to
 from .open_connections import OpenConnections
-from .resolver import addresses_of
 
 Word = str | bytes | int
 

@@ -15,6 +15,7 @@ from headrace.core.messages.message import State, Stream, TrailEntry, encode_sta
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.answers import Reclaimed, Recovery
 from headrace.core.records.record import JobStatus
+from headrace.core.rules.clock_steps import ClockSteps
 from headrace.core.rules.lease import DEFAULT_LEASE
 from headrace.core.runtime.clock import SECOND, ClockWatch
 from headrace.core.store import CRASH_LIMIT, NO_CRASH_LIMITS, crash_failure
@@ -85,6 +86,7 @@ class Recoverer:
         self._began_us = 0  # when the scan began
         self._watches: dict[str, ClockWatch] = {}  # the clock of each server, by its run id
         self._stepped_us = 0
+        self._clock_steps = ClockSteps()
         self._until_time = 1  # scans until the next question for the server's time
 
     async def reclaim(
@@ -115,7 +117,8 @@ class Recoverer:
         if not streams:
             return True
         self._began_us = self._store.elapsed_us()
-        stepped = await self._has_stepped(streams[0])
+        self._clock_steps.note(streams, 0)
+        stepped = await self._has_stepped(streams[0]) or self._clock_steps.concern(streams)
         if every_us and not (stepped or after_outage) and await self._turns.are_empty(streams):
             return True
         is_turn = not every_us or await self._turns.take(streams, every_us)
@@ -163,13 +166,16 @@ class Recoverer:
         self._note_if_late(asked_us)
         if is_empty:
             self._places.pop(stream, None)
+            self._clock_steps.applied([stream])
             return []  # an empty stream costs one command; most streams are empty most of the time
         found = await self._overdue(queue, run_id, limit, after_outage=self._is_after_outage(stream))
         if found.stepped_us:
             # Apply the clock step to all streams now: the next look will not see it any more.
-            self._stepped_us, self._after_outage = found.stepped_us, True
+            self._note_step(found.stepped_us)
+            self._after_outage = True
             self._left = [stream, *(each for each in self._streams if each != stream)]
             found = await self._overdue(queue, run_id, limit, after_outage=True)
+        self._clock_steps.applied([stream])
         if found.lane < 0 or self._stepped_us < 0:
             await self._rebase(queue)
             return []
@@ -215,9 +221,11 @@ class Recoverer:
 
     def _is_after_outage(self, stream: Stream) -> bool:
         """Also True when only this stream had no look for half a lease: its node could not be reached, or it
-        waited behind a stream of such a node."""
+        waited behind a stream of such a node. And when another worker found that the clock was set."""
+        if self._after_outage or self._clock_steps.concern([stream]):
+            return True
         since_us = self._away.get(stream, inf)
-        return self._after_outage or self._store.elapsed_us() - since_us >= self._half_lease_us
+        return self._store.elapsed_us() - since_us >= self._half_lease_us
 
     async def _has_stepped(self, stream: Stream) -> bool:
         """Whether the server's clock was set. Each look at a stream that is not empty finds this out as well;
@@ -230,9 +238,14 @@ class Recoverer:
         seconds, microseconds = await self._store.command("TIME")
         self._store.learn_time(seconds, microseconds)
         now_us = int(seconds) * SECOND + int(microseconds) + self._store.offset_us()
-        # A step that was seen before, and not reported because of an error, counts as well.
-        self._stepped_us = self._watch(run_id).step_us(now_us, asked_us) or self._stepped_us
+        # A step that was seen before, and not told because of an error, counts as well.
+        if stepped_us := self._watch(run_id).step_us(now_us, asked_us):
+            self._note_step(stepped_us)
         return self._stepped_us != 0
+
+    def _note_step(self, stepped_us: int) -> None:
+        self._stepped_us = stepped_us
+        self._clock_steps.note([], stepped_us)
 
     def _watch(self, run_id: str) -> ClockWatch:
         return self._watches.setdefault(run_id, ClockWatch(self._store.elapsed_us))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headrace.core.messages.message import FRESH, LOW, Stream, TrailEntry
@@ -290,6 +292,28 @@ async def test_when_the_clock_is_set_forward_nothing_is_taken_for_one_lease(stan
     assert await stand.reclaim() == []
     await stand.advance(2)
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
+
+
+async def test_a_step_of_the_clock_holds_for_the_streams_of_every_worker(stand: Stand) -> None:
+    """Workers of one process share the store, and may serve different streams."""
+    elsewhere = await stand.queue("elsewhere")
+    await stand.add(source=elsewhere)
+    claims = [await stand.running(), *await stand.claim(sources=[elsewhere])]
+    await stand.reclaim()
+    await stand.reclaim(sources=[elsewhere])
+    await stand.step(3600)
+    await stand.reclaim()
+    assert await stand.reclaim(sources=[elsewhere]) == []
+    assert await stand.renew(*claims) == [Renewal.KEPT] * 2
+
+
+async def test_one_step_of_the_clock_is_told_once(stand: Stand) -> None:
+    await stand.running()
+    await stand.reclaim()
+    await stand.step(3600)
+    looks = [stand.backend.reclaim([stand.source], limit=10) for _ in range(4)]
+    seen = [*await asyncio.gather(*looks), await stand.backend.reclaim([stand.source], limit=10)]
+    assert [round(each.stepped_us / SECOND) for each in seen if each.stepped_us] == [3600]
 
 
 async def test_when_the_clock_is_set_back_leases_run_out_from_the_new_time(stand: Stand) -> None:
