@@ -46,6 +46,7 @@ class CallNext(Protocol):
 Middleware = Callable[["Run", CallNext], Awaitable[object]]
 Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
 DecodeBound = Callable[[str, Envelope], tuple[tuple[Any, ...], dict[str, Any]]]
+EncodeArguments = Callable[[tuple[Any, ...], dict[str, Any]], bytes]
 Fit = Callable[["Run", "ManualAcks"], tuple[Any, ...]]
 #: The names of the limits that the jobs of a task have in a queue.
 LimitsIn = Callable[[str], Sequence[str]]
@@ -76,6 +77,9 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     nothing: bytes | None = None  # the payload of a call without arguments, if the function allows that
     # In place of `decode` when the codec of the app binds payloads: takes the id of the message, too.
     decode_bound: DecodeBound | None = None
+    # Of a task: its arguments without the codec of the app, for a child process.
+    encode_bare: EncodeArguments | None = None
+    decode_bare: Decode | None = None
     # Of a subscription: `fit` makes the arguments from the whole run and the part that settles deliveries.
     fit: Fit | None = None
     own_retry: bool = True  # the task names its policy; else that of its queue goes first
@@ -194,6 +198,10 @@ class Registry:
     def use(self, middleware: Middleware) -> None:
         """Wrap every run; the first added is the outermost."""
         self._middleware.append(middleware)
+
+    @property
+    def has_middleware(self) -> bool:
+        return bool(self._middleware)
 
     @contextmanager
     def wrapped_by(self, middleware: Middleware) -> Iterator[None]:

@@ -86,6 +86,12 @@ async def test_a_run_whose_function_never_began_still_has_its_timeout() -> None:
         assert await (await task.enqueue("nobody")).wait(timeout=20) is JobStatus.DEAD
 
 
+async def test_a_child_gets_the_arguments_that_the_middleware_changed() -> None:
+    async with program.app, program.app.worker(children=1):
+        job = await program.secret_of.with_(headers={"renamed": "ada"}).enqueue("nobody")
+        assert await job.result(timeout=20) == "secret of ada"
+
+
 async def test_two_workers_share_the_work_of_their_children(tmp_path: Path) -> None:
     """Four jobs end when all four run: neither worker can have taken more than it has children."""
     async with program.app, program.other, program.app.worker(children=2):
