@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import subprocess
 import sys
@@ -132,6 +133,12 @@ async def test_two_apps_may_have_a_task_of_the_same_name() -> None:
         assert await (await program.of_app.enqueue()).result(timeout=20) == "app"
     async with program.other, program.other.worker(children=1):
         assert await (await program.of_other.enqueue()).result(timeout=20) == "other"
+
+
+async def test_a_child_finds_the_tasks_of_a_module_that_was_loaded_again() -> None:
+    importlib.reload(program)
+    async with program.app, program.app.worker(children=1):
+        assert await (await program.of_app.enqueue()).result(timeout=20) == "app"
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])
