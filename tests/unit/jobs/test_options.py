@@ -232,7 +232,7 @@ def test_a_lambda_needs_a_name(app: App) -> None:
 def test_a_name_that_would_be_too_long_must_be_given(app: App) -> None:
     async def local() -> None: ...
 
-    local.__qualname__ = "x" * 100
+    local.__qualname__ = "x" * 200
     with pytest.raises(ConfigurationError, match=r"is too long or .* give it a name with name="):
         app.task(local)
 
