@@ -368,7 +368,7 @@ class Store(Inspector, Scheduling, Topics, Counting, Outboxes, Examination):
     async def wait_for_end(self, stream: Stream, id: str, timeout: float | None) -> Record | None:
         """Wait until a message is over and answer its record, with status `unknown` when nothing of it is
         (or was) kept; None after `timeout` seconds. The step that ends the message wakes the caller, in any
-        process."""
+        process. When this store is closed meanwhile, it raises `BackendUnavailable`."""
 
     @abstractmethod
     async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:

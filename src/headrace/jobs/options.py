@@ -41,25 +41,25 @@ class CommonSettings(TypedDict, total=False):
     queue: str
     priority: PriorityName
     timeout: Duration | None
-    result_ttl: Duration
     unique: bool
     unique_until: UniqueWindow
     on_duplicate: OnDuplicate
-    debounce: Duration
-    expires: Duration
 
 
 class TaskSettings(CommonSettings, total=False):
     """The options of `app.task(...)`, as users write them. `App.task` says what each of them means."""
 
     name: str
-    retry: RetryPolicy | RetryFunction
-    run_in: RunIn
-    max_running: int
-    rate_limit: str
-    limits: Sequence[Limit]
-    tenant_by: KeyOf
-    ordered_by: KeyOf
+    retry: RetryPolicy | RetryFunction | None
+    result_ttl: Duration | None
+    debounce: Duration | None
+    expires: Duration | None
+    run_in: RunIn | None
+    max_running: int | None
+    rate_limit: str | None
+    limits: Sequence[Limit] | None
+    tenant_by: KeyOf | None
+    ordered_by: KeyOf | None
     version: int
 
 
@@ -101,6 +101,9 @@ class CallOverrides(CommonSettings, total=False):
 
     delay: Duration
     at: datetime
+    debounce: Duration
+    expires: Duration
+    result_ttl: Duration
     retry: RetryPolicy
     job_id: str
     unique_key: str
@@ -149,11 +152,14 @@ AS_DECLARED = CallOptions()
 
 def task_options(settings: BatchTaskSettings) -> TaskOptions:
     """The options of a task, checked. The settings have a name."""
-    options = TaskOptions(**_checked("task()", _TASK_CHECKS, settings))
+    written = {
+        name: value for name, value in settings.items() if value is not None or name not in _LEFT_OUT_AS_NONE
+    }
+    options = TaskOptions(**_checked("task()", _TASK_CHECKS, written))
     if options.batch_wait and options.batch is None:
         raise ConfigurationError("batch_wait= goes with batch=: write batch=100, batch_wait=0.05")
     if options.debounce is not None:
-        AS_DECLARED.merged({name: value for name, value in settings.items() if name in _WITH_DEBOUNCE})
+        AS_DECLARED.merged({name: value for name, value in written.items() if name in _WITH_DEBOUNCE})
     return options
 
 
@@ -306,6 +312,12 @@ _TASK_CHECKS = {
     "version": positive_number,
     "batch": positive_number,
     "batch_wait": seconds,
+}
+
+#: With None, these options of a task are as if they were left out.
+_LEFT_OUT_AS_NONE = {
+    "limits",
+    *(field.name for field in msgspec.structs.fields(TaskOptions) if field.default is None),
 }
 
 _WITH_DEBOUNCE = {"debounce", "unique_until", "on_duplicate"}

@@ -253,6 +253,18 @@ def test_wrong_encoders_are_refused(encoders: Any, message: str) -> None:
         App("memory://", encoders=encoders)
 
 
+def test_a_function_that_makes_an_app_may_make_its_encoders() -> None:
+    class Length:
+        def __init__(self, metres: float) -> None:
+            self.metres = metres
+
+    def make_app() -> App:
+        return App("memory://", encoders={Length: (lambda length: length.metres, lambda data: Length(data))})
+
+    make_app()
+    make_app()
+
+
 def connection() -> int:
     return 1
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from headrace import (
     App,
+    AppClosed,
     ConfigurationError,
     InvalidPayload,
     JobCancelled,
@@ -30,6 +33,21 @@ async def test_results_come_in_the_order_of_the_jobs(make_app: MakeApp) -> None:
         jobs = await app.enqueue_many([square.call(number) for number in range(300)])
         assert await app.results(reversed(jobs), timeout=30) == [n * n for n in reversed(range(300))]
         assert await app.results([]) == []
+
+
+async def test_a_caller_that_waits_learns_that_the_app_is_closed(make_app: MakeApp) -> None:
+    app = make_app()
+
+    @app.task
+    async def never_run() -> int:
+        return 1
+
+    job = await never_run.enqueue()
+    waiting = asyncio.create_task(job.result(timeout=30))
+    await job.status()  # after this answer, the other call is under way
+    await app.close()
+    with pytest.raises(AppClosed):
+        await waiting
 
 
 async def test_the_first_error_is_raised_or_each_is_given(make_app: MakeApp) -> None:

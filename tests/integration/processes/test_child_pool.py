@@ -46,7 +46,7 @@ class Errand:
         claim = Claim(stream, gate.name, msgspec.msgpack.encode(envelope), None, 0)
         self.gate = gate
         self.began = False
-        self.call = ChildCall(Run(claim, envelope, handler, (), {}), registry, self._begin)
+        self.call = ChildCall(Run(claim, envelope, handler, (str(gate),), {}), registry, self._begin)
         self.task = asyncio.ensure_future(pool.run(self.call))
 
     def open_gate(self) -> None:

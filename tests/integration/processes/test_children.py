@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import importlib
 import os
 import subprocess
 import sys
@@ -86,6 +87,12 @@ async def test_a_run_whose_function_never_began_still_has_its_timeout() -> None:
         assert await (await task.enqueue("nobody")).wait(timeout=20) is JobStatus.DEAD
 
 
+async def test_a_child_gets_the_arguments_that_the_middleware_changed() -> None:
+    async with program.app, program.app.worker(children=1):
+        job = await program.secret_of.with_(headers={"renamed": "ada"}).enqueue("nobody")
+        assert await job.result(timeout=20) == "secret of ada"
+
+
 async def test_two_workers_share_the_work_of_their_children(tmp_path: Path) -> None:
     """Four jobs end when all four run: neither worker can have taken more than it has children."""
     async with program.app, program.other, program.app.worker(children=2):
@@ -126,6 +133,12 @@ async def test_two_apps_may_have_a_task_of_the_same_name() -> None:
         assert await (await program.of_app.enqueue()).result(timeout=20) == "app"
     async with program.other, program.other.worker(children=1):
         assert await (await program.of_other.enqueue()).result(timeout=20) == "other"
+
+
+async def test_a_child_finds_the_tasks_of_a_module_that_was_loaded_again() -> None:
+    importlib.reload(program)
+    async with program.app, program.app.worker(children=1):
+        assert await (await program.of_app.enqueue()).result(timeout=20) == "app"
 
 
 @pytest.mark.parametrize("how", ["timeout", "cancel"])

@@ -34,6 +34,8 @@ async def impatient(run: Run, call_next: CallNext) -> object:
     if "within" in run.headers:
         async with asyncio.timeout(float(run.headers["within"])):
             return await call_next(run)
+    if "renamed" in run.headers:
+        run.args = (run.headers["renamed"],)
     if "instead" in run.headers:
         call = asyncio.ensure_future(call_next(run))
         await asyncio.sleep(0)  # it waits for a child now

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from headrace import App, ConfigurationError, RetryPolicy, UnknownTask, signals
-from headrace.jobs.options import AS_DECLARED, CallOptions
+from headrace.jobs.options import AS_DECLARED, CallOptions, TaskOptions
 
 
 @pytest.fixture
@@ -39,7 +39,7 @@ WRONG_FOR_A_TASK = [
     ({"unique_until": "later"}, "unique_until must be 'started', 'finished' or seconds"),
     ({"unique_until": 0}, "unique_until must be more than 0"),
     ({"expires": 0}, "expires must be more than 0"),
-    ({"expires": None}, "expires must be seconds"),
+    ({"priority": None}, "priority must be one of"),
     ({"max_retries": 3}, r"task\(\) has no option 'max_retries'; it has batch, "),
     ({"delay": 3}, r"task\(\) has no option 'delay'"),
 ]
@@ -114,6 +114,24 @@ def test_a_task_without_options_has_the_defaults(app: App) -> None:
     options = app.task(send).options
     assert (options.queue, options.priority, options.unique) == ("default", "normal", False)
     assert (options.timeout, options.expires, options.retry) == (None, None, None)
+
+
+def test_an_option_that_is_none_is_left_out(app: App) -> None:
+    task = app.task(
+        name="mails.send",
+        retry=None,
+        timeout=None,
+        result_ttl=None,
+        debounce=None,
+        expires=None,
+        run_in=None,
+        max_running=None,
+        rate_limit=None,
+        limits=None,
+        tenant_by=None,
+        ordered_by=None,
+    )(send)
+    assert task.options == TaskOptions(name="mails.send")
 
 
 def test_with_lays_options_over_options(app: App) -> None:
@@ -214,7 +232,7 @@ def test_a_lambda_needs_a_name(app: App) -> None:
 def test_a_name_that_would_be_too_long_must_be_given(app: App) -> None:
     async def local() -> None: ...
 
-    local.__qualname__ = "x" * 100
+    local.__qualname__ = "x" * 200
     with pytest.raises(ConfigurationError, match=r"is too long or .* give it a name with name="):
         app.task(local)
 

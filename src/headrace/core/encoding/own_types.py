@@ -25,11 +25,12 @@ def add_encoders(encoders: Encoders) -> None:
         raise ConfigurationError(f"encoders maps types to two functions, not {encoders!r}")
     for kind, functions in encoders.items():
         checked = _checked(kind, functions)
-        known = _own.setdefault(kind, checked)
-        if known != checked:
+        known = _own.get(kind, checked)
+        if _code_of(known) != _code_of(checked):
             raise ConfigurationError(
                 f"{kind.__qualname__} has other encoders already: use the same functions in all apps"
             )
+        _own[kind] = checked
 
 
 def is_own(kind: Any) -> bool:
@@ -58,6 +59,12 @@ def _encoder_of(kind: Any) -> TypeEncoder | None:
     if not _own or not isinstance(kind, type):
         return None
     return next((_own[each] for each in kind.__mro__ if each in _own), None)
+
+
+def _code_of(functions: TypeEncoder) -> list[object]:
+    """What is equal for functions that one line makes again and again, such as lambdas in a function that
+    makes an app."""
+    return [getattr(each, "__code__", each) for each in functions]
 
 
 def _checked(kind: object, functions: object) -> TypeEncoder:

@@ -6,8 +6,8 @@ import re
 
 from headrace.core.errors import ConfigurationError
 
-#: Braces would break the hash tags of a Redis Cluster; a hundred characters are enough for a dotted path.
-PATTERN = re.compile(r"[A-Za-z0-9_.:-]{1,100}")
+#: Braces would break the hash tags of a Redis Cluster. The default names of tasks in tests are long.
+PATTERN = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 
 
 #: Names found in a store may be longer, and have other characters, than those that users may give: another
@@ -30,5 +30,5 @@ def checked_name(kind: str, name: object) -> str:
     if isinstance(name, str) and PATTERN.fullmatch(name):
         return name
     raise ConfigurationError(
-        f"{kind} name {name!r} is not allowed: use 1 to 100 letters, digits and the characters _ . : -"
+        f"{kind} name {name!r} is not allowed: use 1 to 200 letters, digits and the characters _ . : -"
     )

@@ -113,7 +113,12 @@ class AppLoop:
             return await _answer(self.submit(lambda: self.call(function, *args, **kwargs)))
         if not opened.ready:
             await opened.opened()
-        return await function(*args, **kwargs)
+        try:
+            return await function(*args, **kwargs)
+        except BackendUnavailable as error:
+            if opened.closing and not error.uncertain:
+                raise AppClosed("the app was closed while this call waited for its store") from error
+            raise
 
     async def repeat(
         self,

@@ -47,6 +47,7 @@ class CallNext(Protocol):
 Middleware = Callable[["Run", CallNext], Awaitable[object]]
 Decode = Callable[[bytes], tuple[tuple[Any, ...], dict[str, Any]]]
 DecodeBound = Callable[[str, Envelope], tuple[tuple[Any, ...], dict[str, Any]]]
+EncodeArguments = Callable[[tuple[Any, ...], dict[str, Any]], bytes]
 Fit = Callable[["Run", "ManualAcks"], tuple[Any, ...]]
 #: The names of the limits that the jobs of a task have in a queue.
 LimitsIn = Callable[[str], Sequence[str]]
@@ -77,6 +78,9 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     nothing: bytes | None = None  # the payload of a call without arguments, if the function allows that
     # In place of `decode` when the codec of the app binds payloads: takes the id of the message, too.
     decode_bound: DecodeBound | None = None
+    # Of a task: its arguments without the codec of the app, for a child process.
+    encode_bare: EncodeArguments | None = None
+    decode_bare: Decode | None = None
     # Of a subscription: `fit` makes the arguments from the whole run and the part that settles deliveries.
     fit: Fit | None = None
     own_retry: bool = True  # the task names its policy; else that of its queue goes first
@@ -196,6 +200,10 @@ class Registry:
         """Wrap every run; the first added is the outermost."""
         self._middleware.append(middleware)
 
+    @property
+    def has_middleware(self) -> bool:
+        return bool(self._middleware)
+
     @contextmanager
     def wrapped_by(self, middleware: Middleware) -> Iterator[None]:
         """Wrap every run for a while, outside all other middleware. For tests."""
@@ -231,7 +239,8 @@ class Registry:
 
 class Declaration(msgspec.Struct, frozen=True, array_like=True):
     """Identifies a task of an app in a worker and in its child processes: the place of its function, and
-    `turn`: the index of this app among those that declare that function under that name."""
+    `turn`: the index of this app among those that declare that function under that name, since its module was
+    loaded last."""
 
     module: str
     function: str
@@ -241,14 +250,16 @@ class Declaration(msgspec.Struct, frozen=True, array_like=True):
 
 def declaration_of(registry: Registry, handler: Handler) -> Declaration:
     module, function, task = place = _place(handler)
-    turns = [each() is registry for each in _declared[place]]
+    declared = _declared[place]
+    loaded = next(spec for each, spec in declared if each() is registry)
+    turns = [each() is registry for each, spec in declared if spec is loaded]
     return Declaration(module, function, task, turns.index(True))
 
 
 def find_declared(declaration: Declaration, module: str) -> tuple[Registry, Handler] | None:
     """The app and its task in this process, which has loaded the modules in the same order."""
     declared = _declared.get((module, declaration.function, declaration.task), [])
-    registry = declared[declaration.turn]() if declaration.turn < len(declared) else None
+    registry = declared[declaration.turn][0]() if declaration.turn < len(declared) else None
     handler = registry.find(declaration.task) if registry is not None else None
     return None if registry is None or handler is None else (registry, handler)
 
@@ -259,14 +270,16 @@ def forget_what_failed_to_load() -> None:
         del _declared[place]
 
 
-#: The apps that declare a function for child processes, in the order of their declarations.
-_declared: dict[tuple[str, str, str], list[weakref.ref[Registry]]] = {}
+#: The apps that declare a function for child processes, in the order of their declarations. With each one is
+#: the spec of the function's module: a module that is loaded again has another one. A child loads it once.
+_declared: dict[tuple[str, str, str], list[tuple[weakref.ref[Registry], object]]] = {}
 
 
 def _declare(registry: Registry, handler: Handler) -> None:
     declared = _declared.setdefault(_place(handler), [])
-    if not any(each() is registry for each in declared):
-        declared.append(weakref.ref(registry))
+    if not any(each() is registry for each, _ in declared):
+        spec = getattr(sys.modules.get(handler.function.__module__), "__spec__", None)
+        declared.append((weakref.ref(registry), spec))
 
 
 def _place(handler: Handler) -> tuple[str, str, str]:

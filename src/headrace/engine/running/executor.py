@@ -280,8 +280,8 @@ class Executor:
 
     async def _in_process(self, run: Run, slot: Slot) -> EncodedResult:
         slot.suspended()
-        self._deadlines.pause(run)  # until the function begins in the child
         call = ChildCall(run, self._registry, self._begin_timeout)
+        self._deadlines.pause(run)  # until the function begins in the child
         run.children += (call,)
         run.delegated = True
         try:

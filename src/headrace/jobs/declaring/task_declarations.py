@@ -77,6 +77,8 @@ class TaskDeclarations:
                 result_ttl=declared.result_ttl,
                 nothing=arguments.nothing if self._codec is None else None,
                 decode_bound=None if declared.binding is None else declared.decode_bound,
+                encode_bare=arguments.encode,
+                decode_bare=arguments.decode,
                 limits_in=declared.constraints.names_in,
                 batch=options.batch is not None,
                 batch_rule=_batch_rule(options),

@@ -309,7 +309,7 @@ class PostgresStore(
                 if left <= 0:
                     return None
                 await waiter.wait(min(left, session.waiters.interval))
-        return None
+        raise BackendUnavailable(f"the store {self.description} was closed while a caller waited for it")
 
     async def cancel(self, stream: Stream, id: str, *, ttl_us: int) -> CancelAnswer:
         return await self._write(lambda transaction: steering.cancel(transaction, stream, id, ttl_us))

@@ -37,6 +37,7 @@ class ChildCall:
         self._run = run
         self._registry = registry
         self._started = started
+        self._arguments = self._changed_arguments()
 
     def assignment(self, number: int) -> ChildJob:
         run = self._run
@@ -48,7 +49,15 @@ class ChildCall:
             body=run.claim.body,
             state=run.claim.state,
             timeout=run.timeout,
+            arguments=self._arguments,
         )
+
+    def _changed_arguments(self) -> bytes | None:
+        """The arguments of the run, when there is middleware: it may have changed them."""
+        encode = self._run.handler.encode_bare
+        if encode is None or not self._registry.has_middleware:
+            return None
+        return encode(self._run.args, self._run.kwargs)
 
     def kill(self) -> None:
         """End the call: its run is over."""

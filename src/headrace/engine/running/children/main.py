@@ -23,7 +23,7 @@ import msgspec
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.directives import RetryLater, Snooze, Unrecoverable
 from headrace.core.messages.error_kinds import kinds_of
-from headrace.core.messages.message import Stream, decode_envelope
+from headrace.core.messages.message import Envelope, Stream, decode_envelope
 from headrace.core.runtime.child_process import become_child
 from headrace.engine.declared.registry import (
     Declaration,
@@ -143,10 +143,7 @@ class Child:
         stream = Stream("queue", assignment.queue)
         claim = Claim(stream, assignment.id, assignment.body, None, 0, assignment.state)
         envelope = decode_envelope(assignment.body)
-        if handler.decode_bound is not None:
-            args, kwargs = handler.decode_bound(assignment.id, envelope)
-        else:
-            args, kwargs = handler.decode(envelope.payload)
+        args, kwargs = _arguments(handler, assignment, envelope)
         run = Run(claim, envelope, handler, args, kwargs, resources)
         run.on_progress(partial(self._reports.progress, assignment.number))
         if handler.job_logs and not self._captures:
@@ -166,6 +163,16 @@ class Child:
             return value
         finally:
             run.ended = True
+
+
+def _arguments(
+    handler: Handler, assignment: ChildJob, envelope: Envelope
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    if assignment.arguments is not None and handler.decode_bare is not None:
+        return handler.decode_bare(assignment.arguments)
+    if handler.decode_bound is not None:
+        return handler.decode_bound(assignment.id, envelope)
+    return handler.decode(envelope.payload)
 
 
 def _print_error(name: str, error: BaseException) -> None:

@@ -44,6 +44,7 @@ class ChildJob(msgspec.Struct, frozen=True, array_like=True, tag=True):
     body: bytes
     state: State
     timeout: float | None
+    arguments: bytes | None  # as the middleware left them; None: those of the message
 
 
 class Started(msgspec.Struct, frozen=True, array_like=True, tag=True):

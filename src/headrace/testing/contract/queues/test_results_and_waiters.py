@@ -235,6 +235,8 @@ async def test_a_waiter_is_let_go_when_its_backend_is_closed(stand: Stand) -> No
     id = await stand.add()
     other = await stand.other()
     waiting = await started(other.wait_for_end(stand.stream, id, LONG))
+    for _ in range(10):
+        assert await other.get(stand.stream, id)  # after a few answers it is known to wait
     await other.close()
     with pytest.raises(BackendUnavailable):
         await soon(waiting)
