@@ -172,7 +172,9 @@ def beside(url: str) -> Iterator[str]:
         return
     folder = file.absolute().parent
     if not os.access(folder, os.W_OK):
-        raise ConfigurationError(f"{folder} is no folder in which files can be made")
+        raise ConfigurationError(
+            f"no file can be made in {folder}: give the URL of a store in a folder where this user may write"
+        )
     with TemporaryDirectory(prefix=".headrace-bench-", dir=folder) as own:
         yield f"sqlite:///{Path(own, 'bench.db')}"
 

@@ -7,7 +7,7 @@ import sys
 import click
 from click.shell_completion import get_completion_class
 
-import headrace.cli.bash_completion  # noqa: F401 # it registers itself
+import headrace.cli.shell_completion  # noqa: F401 # it registers itself
 from headrace import __version__
 from headrace.cli.commands.dead import dead
 from headrace.cli.commands.doctor import doctor

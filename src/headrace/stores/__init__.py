@@ -38,6 +38,9 @@ SCHEMES = {
     "valkeys+cluster": ("headrace.stores.redis", "redis"),
 }
 
+#: The schemes for a message: the others are those of Redis with TLS, by another name or in another form.
+_KNOWN = "memory://, sqlite:///, postgresql://, redis://, redis+sentinel:// or redis+cluster://"
+
 #: The stores that apps were given, by their identity: a store may be neither hashable nor like any other.
 _given: WeakValueDictionary[int, Store] = WeakValueDictionary()
 
@@ -132,9 +135,8 @@ def open_store(
 def _module(url: str) -> BackendModule:
     scheme, found, _ = url.partition("://")
     if not found or scheme not in SCHEMES:
-        known = ", ".join(f"{name}://" for name in SCHEMES)
         shown = "a URL that may hold a password" if "@" in url else repr(url)
-        raise ConfigurationError(f"{shown} is no store that headrace knows; it starts with one of {known}")
+        raise ConfigurationError(f"{shown} is no store that headrace knows; it starts with {_KNOWN}")
     name, extra = SCHEMES[scheme]
     try:
         return cast(BackendModule, import_module(name))

@@ -179,6 +179,7 @@ async def test_without_prometheus_client_the_probes_answer_and_metrics_say_what_
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     monkeypatch.delitem(sys.modules, "headrace.observability.prometheus", raising=False)
+    caplog.set_level("INFO", "headrace")
     worker = workshop.app.worker()
     async with metrics_port(workshop.app, worker, "127.0.0.1", 0) as opened:
         assert opened is not None
@@ -189,6 +190,7 @@ async def test_without_prometheus_client_the_probes_answer_and_metrics_say_what_
             status, body = await get(f"{opened.url}/metrics")
             assert (status, "headrace[prometheus]" in body) == (501, True)
     assert "there will be no /metrics" in caplog.text
+    assert "metrics on" not in caplog.text
 
 
 @pytest.mark.parametrize(

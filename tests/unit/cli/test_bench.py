@@ -43,4 +43,4 @@ def test_the_store_of_an_app_is_measured_and_its_jobs_are_let_be(
 
 
 def test_a_folder_that_is_not_there_is_refused(headrace: Shell, url: str, tmp_path: Path) -> None:
-    assert "no folder in which files" in headrace.refused("bench", f"sqlite:///{tmp_path}/missing/jobs.db")
+    assert "no file can be made in" in headrace.refused("bench", f"sqlite:///{tmp_path}/missing/jobs.db")

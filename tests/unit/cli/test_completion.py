@@ -103,3 +103,13 @@ def test_bash_completes_what_follows_a_colon(url: str, headrace: Shell) -> None:
     program = f'{script}\n{typed}_headrace_completion ./headrace; echo "${{COMPREPLY[@]}}"'
     found = subprocess.run(["bash", "-c", program], capture_output=True, text=True, timeout=50, check=True)
     assert (found.stdout, found.stderr) == ("app\n", "")
+
+
+@pytest.mark.skipif(shutil.which("fish") is None, reason="there is no fish here")
+def test_fish_completes_what_follows_a_comma(url: str, headrace: Shell) -> None:
+    Path("headrace").write_text("#!/bin/sh\nprintf 'plain,mails,reports\\tTwo queues, in a list\\n'\n")
+    Path("headrace").chmod(0o755)
+    Path("headrace.fish").write_text(headrace("completion", "fish").stdout)
+    program = "set PATH . $PATH; source headrace.fish; complete -C 'headrace worker --queues mails,'"
+    found = subprocess.run(["fish", "-c", program], capture_output=True, text=True, timeout=50, check=True)
+    assert found.stdout == "mails,reports\tTwo queues, in a list\n"

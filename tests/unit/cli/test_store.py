@@ -84,6 +84,7 @@ def test_two_stores_are_one_too_many(app: App, headrace: Shell, url: str) -> Non
     ("target", "words"),
     [
         ("nothing:app", "there is no module 'nothing'"),
+        ("shop.py:app", "write the module, shop"),
         ("shop:nothing", "shop has no 'nothing'; it has app"),
         ("shop", "write module:app"),
         ("foo://x", "is no store that headrace knows"),
@@ -96,6 +97,10 @@ def test_a_wrong_place_is_answered_in_clear_words(
 ) -> None:
     assert words in headrace.refused("status", target)
     assert not (tmp_path / "missing.db").exists()
+
+
+def test_what_is_no_url_is_not_taken_for_a_module(headrace: Shell, url: str) -> None:
+    assert "'jobs.db' is no URL: write sqlite:///jobs.db" in headrace.refused("status", "--url", "jobs.db")
 
 
 def test_a_module_that_breaks_is_answered_in_one_line(headrace: Shell, url: str, tmp_path: Path) -> None:

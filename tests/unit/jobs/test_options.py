@@ -284,7 +284,7 @@ def test_the_apps_tasks_can_be_listed_but_not_changed(app: App) -> None:
     ("options", "complaint"),
     [
         ({"url": "mysql://localhost"}, "'mysql://localhost' is no store that headrace knows"),
-        ({"url": "jobs.db"}, "starts with one of memory://, sqlite://"),
+        ({"url": "jobs.db"}, "it starts with memory://, sqlite:///"),
         ({"url": ""}, "no store that headrace knows"),
         ({"url": 7}, "a store's URL is a text"),
         ({"url": "memory://a/b"}, "is not a memory store"),

@@ -187,8 +187,8 @@ def _ok_texts(
         "workers": f"{len(workers)} at work" if workers else "no worker is running, and nothing waits",
         "served": "every queue and group with work has a worker",
         "paused": "no queue or group with work is paused",
-        "queues": f"{len(queues)} not late" if queues else "no queue has been used yet",
-        "groups": f"{len(groups)} not late" if groups else "no topic has a group",
+        "queues": f"none of {len(queues)} is late" if queues else "no queue has been used yet",
+        "groups": f"none of {len(groups)} is late" if groups else "no topic has a group",
         "dead letters": "none",
     }
 

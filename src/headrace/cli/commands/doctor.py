@@ -13,7 +13,7 @@ from rich.text import Text
 from headrace.app import App
 from headrace.cli.output.render import counted, json_option, printable, show, show_json
 from headrace.cli.output.table import wrapped_grid
-from headrace.cli.target.store import on_store
+from headrace.cli.target.store import on_store, with_target
 from headrace.core.errors import HeadraceError
 from headrace.core.records.findings import Finding, Level, fail
 
@@ -65,7 +65,7 @@ def _table(findings: list[Finding]) -> Table:
         level = Text(finding.level, style=_STYLES[finding.level])
         table.add_row(level, printable(finding.name), printable(finding.text))
         if finding.remedy:
-            table.add_row("", "", Text(f"→ {printable(finding.remedy)}", style="dim"))
+            table.add_row("", "", Text(f"→ {with_target(printable(finding.remedy))}", style="dim"))
     return table
 
 

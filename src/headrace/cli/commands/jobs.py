@@ -167,7 +167,7 @@ def release_key(app: App, names: tuple[str, str], yes: bool) -> None:
 @json_option
 @on_store_with("ID")
 def show_job(app: App, ids: tuple[str], place: Place, as_json: bool) -> None:
-    """Show a job: its arguments, its history, and its result or error.
+    """Show a job: its arguments, its runs, its result or error.
 
     \b
     Examples:

@@ -72,6 +72,8 @@ def set_limits(
       headrace limits set shop:app stripe --max-running 5
       headrace limits set shop:app task:shop.mail --rate 20/m
     """
+    if rate is None and burst is None and max_running is None:
+        raise click.UsageError("Say what it allows: --rate, --burst or --max-running.")
     for name in names:
         app.sync.admin.set_limit(name, rate=rate, burst=burst, max_running=max_running)
         if not as_json:

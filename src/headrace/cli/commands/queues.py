@@ -60,6 +60,8 @@ def pause(app: App, queues: tuple[str, ...], tasks: tuple[str, ...]) -> None:
         app.sync.admin.pause(queue)
         echo(f"{queue} is paused; headrace resume resumes it")
     for task in tasks:
+        if app.tasks and task not in app.tasks:
+            remark(unknown("task", task, app.tasks, owner="the app"))
         app.sync.admin.pause(task=task)
         echo(f"task {task} is paused; headrace resume --task {task} resumes it")
 

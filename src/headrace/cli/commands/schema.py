@@ -34,7 +34,7 @@ def schema() -> None:
 @click.option("--from", "from_version", type=click.IntRange(min=0), default=0, help="The version you have.")
 @click.option("--schema", "name", default="headrace", show_default=True, help="The schema of the tables.")
 def print_schema(store: str, from_version: int, name: str) -> None:
-    """Print the SQL that makes the tables, or that brings them up to date.
+    """Print the SQL that makes the tables or updates them.
 
     \b
     Examples:

@@ -10,7 +10,7 @@ from rich.text import Text
 from headrace.app import App
 from headrace.cli.output.render import counted, echo, json_list_option, meter, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
-from headrace.cli.target.store import on_store
+from headrace.cli.target.store import on_store, with_target
 from headrace.core.records.record import WorkerInfo, moment
 from headrace.core.values.times import age_text, ago
 
@@ -65,7 +65,7 @@ def worker_document(worker: WorkerInfo) -> dict[str, object]:
 def summary(found: list[WorkerInfo]) -> str:
     """All workers in one line."""
     if not found:
-        return "no worker is running; start one with: headrace worker MODULE:APP"
+        return with_target("no worker is running; start one with: headrace worker MODULE:APP")
     busy, slots = sum(len(each.running) for each in found), sum(each.concurrency for each in found)
     polls = [at for worker in found if (at := moment(worker.polled_us))]
     text = f"{counted(len(found), 'worker')}, {busy:,} of {slots:,} slots busy"

@@ -32,9 +32,10 @@ def _imported(name: str) -> object:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(f"{error.name}.")):
-            place = os.getcwd()
+            place, module = os.getcwd(), name.removesuffix(".py").replace(os.sep, ".")
+            hint = "" if module == name else f": write the module, {module}"
             raise ConfigurationError(
-                f"there is no module {name!r} in {place} or on the Python path"
+                f"there is no module {name!r} in {place} or on the Python path{hint}"
             ) from None
         raise ConfigurationError(f"{name} cannot be imported: {error}") from error
     except ConfigurationError:

@@ -25,6 +25,9 @@ from .option_types import setting
 
 _COMMAND_LINE = click.core.ParameterSource.COMMANDLINE
 
+#: Where a command keeps the `module:app` that it was given.
+_TARGET = "headrace.target"
+
 #: click passes the values of its parameters by name. It knows their types; a type checker does not.
 Command = Callable[..., None]
 
@@ -103,6 +106,8 @@ def chosen(target: str | None, given: StoreOptions) -> App:
     place = said[0] if said else given.app or given.url
     if place is None:
         return _default(given.namespace)
+    if place == given.url and "://" not in place:
+        raise ConfigurationError(f"{place!r} is no URL: write sqlite:///jobs.db, or name the app with --app")
     return on_url(place, given.namespace) if "://" in place else _of_module(place)
 
 
@@ -115,6 +120,12 @@ def on_url(url: str, namespace: str | None) -> App:
             f"there is no file {file}; workers and enqueue make it when they first use it"
         )
     return _shared(app)
+
+
+def with_target(advice: str) -> str:
+    """Advice that can be copied: the app that the command was given, in place of MODULE:APP."""
+    context = click.get_current_context(silent=True)
+    return advice.replace("MODULE:APP", context.meta.get(_TARGET, "MODULE:APP") if context else "MODULE:APP")
 
 
 def sqlite_file(url: str) -> Path | None:
@@ -146,6 +157,7 @@ def _is_known(given: StoreOptions) -> bool:
 def _of_module(target: str) -> App:
     if _on_command_line("namespace"):
         raise ConfigurationError(f"--namespace goes with --url; {target} has its own")
+    click.get_current_context().meta[_TARGET] = target
     return located(target)
 
 

@@ -74,18 +74,20 @@ from .supervisor import NUMBER, Supervisor
     "metrics-port",
     type=click.IntRange(0, 65_535),
     metavar="P",
-    help="Answer /metrics, /healthz and /readyz there; of several processes each on the next port. 0: any.",
+    help="Answer /metrics, /healthz and /readyz on this port; with --processes, each process uses the next "
+    "port. 0: any free one.",
 )
 @setting(
     "metrics-host",
     default="127.0.0.1",
     metavar="ADDRESS",
-    help="The address of that port; 0.0.0.0 for probes from elsewhere.",
+    help="The address to listen on for these; 0.0.0.0 for probes from other machines.",
 )
 @setting(
     "metrics-names",
     metavar="NAMES",
-    help="Names with dots by which that port is asked, with commas between; addresses need not be named.",
+    help="Names with dots, such as worker.example.org, that may be used to ask this port, with commas "
+    "between. IP addresses are always accepted.",
 )
 @log_options(" info has a line for each job on a terminal.")
 def worker(

@@ -39,13 +39,15 @@ async def metrics_port(
     health = Health(worker, ask=ask)
     app.on(signals.WorkerStarted)(health.on_signal)
     app.on(signals.WorkerStopping)(health.on_signal)
+    metrics, has_metrics = _metrics(app, worker)
     routes: dict[str, Route] = {
-        "/metrics": _metrics(app, worker),
+        "/metrics": metrics,
         "/healthz": health.healthz,
         "/readyz": health.readyz,
     }
     async with Port(host, _own_port(port), routes, is_ours=host_check(host, names)) as opened:
-        logger.info("metrics on %s/metrics, probes on /healthz and /readyz", opened.url)
+        metrics_at = f"metrics on {opened.url}/metrics, " if has_metrics else ""
+        logger.info("%sprobes on %s/healthz and /readyz", metrics_at, opened.url)
         yield opened
 
 
@@ -70,7 +72,8 @@ def _own_port(port: int) -> int:
     return port + int(os.environ.get(NUMBER, 1)) - 1 if port else 0
 
 
-def _metrics(app: App, worker: Worker) -> Route:
+def _metrics(app: App, worker: Worker) -> tuple[Route, bool]:
+    """The answer of `/metrics`, and whether it has metrics."""
     try:
         # Imported when asked for: it needs an extra, and the probes do not.
         from headrace.observability.prometheus import exposed
@@ -81,7 +84,7 @@ def _metrics(app: App, worker: Worker) -> Route:
         async def absent(headers: Mapping[str, str]) -> PortAnswer:
             return text(why, 501)
 
-        return absent
+        return absent, False
     metrics = exposed(app)
     metrics.watch(worker)
 
@@ -89,4 +92,4 @@ def _metrics(app: App, worker: Worker) -> Route:
         body, content_type = await metrics.render(headers.get("accept", ""))
         return PortAnswer(body, content_type=content_type)
 
-    return render
+    return render, True

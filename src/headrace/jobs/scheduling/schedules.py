@@ -212,8 +212,9 @@ class Schedules:
             await self._app_loop.backend.swap_schedules([establish(Stream("queue", schedule.queue), name)])
         records = {record.name: record for record in (await self._records())[1] if self._means(record)}
         if name not in records:
-            known = ", ".join(sorted({*records, *self._declared})) or "none"
-            raise ConfigurationError(f"there is no schedule called {name!r}; there are: {known}")
+            known = ", ".join(sorted({*records, *self._declared}))
+            hint = f"there are: {known}" if known else "@app.cron and @app.every make them"
+            raise ConfigurationError(f"there is no schedule called {name!r}; {hint}")
         return records[name]
 
     def _means(self, record: ScheduleRecord) -> bool:

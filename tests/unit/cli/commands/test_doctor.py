@@ -28,7 +28,7 @@ def test_a_warning_says_what_to_do_and_is_no_failure(
     assert result.exit_code == 0
     line, remedy = [each for each in result.stdout.splitlines() if "served" in each or "→" in each][-2:]
     assert line.startswith("warn  served")
-    assert remedy.strip() == "→ start one: headrace worker MODULE:APP"
+    assert remedy.strip() == "→ start one: headrace worker shop:app"
 
 
 def test_a_long_fact_goes_on_in_its_own_column(

@@ -49,7 +49,7 @@ def test_what_cannot_be_set_is_said(app: App, headrace: Shell) -> None:
     for arguments, message in [
         (("set", "shop:app", "other", "--max-running", "1"), "no limit 'other'"),
         (("set", "shop:app", "stripe", "--rate", "fast"), "a rate is a number"),
-        (("set", "shop:app", "stripe"), "needs rate="),
+        (("set", "shop:app", "stripe"), "--rate, --burst or --max-running"),
         (("clear", "shop:app", "other"), "no limit 'other'"),
     ]:
         result = headrace("limits", *arguments)

@@ -132,7 +132,9 @@ def test_a_unique_key_is_released(headrace: Shell, enqueue: Enqueue) -> None:
 
 
 def test_tasks_are_paused_and_resumed(app: App, headrace: Shell) -> None:
-    assert "task greet is paused" in headrace("pause", "shop:app", "--task", "greet").stdout
+    paused = headrace("pause", "shop:app", "--task", "greet")
+    assert "task greet is paused" in paused.stdout
+    assert "the app knows no task 'greet'" in paused.stderr
     assert [limit["name"] for limit in headrace.json("limits", "shop:app")] == ["paused:greet"]
     assert "task greet is resumed" in headrace("resume", "shop:app", "--task", "greet").stdout
     assert app.sync.admin.limits() == []

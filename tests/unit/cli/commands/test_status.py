@@ -53,7 +53,7 @@ def test_no_number_is_cut_where_there_is_little_room(
 def test_a_store_that_nobody_uses_says_so(app: App, headrace: Shell) -> None:
     text = headrace("status", "shop:app").stdout
     assert "no queue has been used yet" in text
-    assert "no worker is running" in text
+    assert "no worker is running; start one with: headrace worker shop:app" in text
 
 
 def test_json_has_stable_names_and_iso_times(app: App, headrace: Shell, enqueue: Enqueue) -> None:

@@ -105,4 +105,5 @@ def test_only_an_error_can_be_a_denial() -> None:
 def test_an_error_of_tls_is_a_mistake_of_the_url_and_a_lost_way_is_not() -> None:
     assert isinstance(unreachable(ssl.SSLError(1, "no"), "it"), CommandRefused)
     lost = unreachable(TimeoutError(), "it")
-    assert (str(lost), lost.transient) == ("it cannot be reached: it does not answer", True)
+    why = "it cannot be reached (it does not answer): check that it runs and that the URL is right"
+    assert (str(lost), lost.transient) == (why, True)

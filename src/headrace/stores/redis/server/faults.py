@@ -204,7 +204,8 @@ def unreachable(error: OSError, server: str) -> BackendUnavailable:
             f"{server} and this client do not agree on TLS ({why}): check that it speaks"
             " TLS there, and whether it wants a certificate (?ssl_certfile= and ?ssl_keyfile=)"
         )
-    return lost(f"{server} cannot be reached: {str(error) or 'it does not answer'}")
+    why = str(error) or "it does not answer"
+    return lost(f"{server} cannot be reached ({why}): check that it runs and that the URL is right")
 
 
 def with_advice_on_tls(error: BackendUnavailable) -> BackendUnavailable:
