@@ -54,6 +54,9 @@ namespace.
                            of messages and tenants in lines), mended (when
                            holders of order keys were last looked for),
                            scanned (how far `:msg` was looked through),
+                           anew (1: it must be, 2: it is looked through to
+                           make lines and order keys anew), offered (how far
+                           blocked lines were),
                            history (bytes in it)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition,

@@ -52,7 +52,7 @@ from headrace.stores.redis.verbs.workers import (
 
 from .durability import Confirmation, check_durability, confirm
 from .entries import record_of
-from .faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
+from .faults import CommandRefused, OutOfMemory, is_damaged, is_out_of_memory, is_per_chunk
 from .format import check_format
 from .keys import label_of
 from .notices import Notices
@@ -334,13 +334,15 @@ class RedisStore(
         streams = streams if self._control_state_unknown else self._looks.some(streams)
         self._control_state_unknown = False
         metas = [self._store.queue(stream).keys.meta for stream in streams]
-        _, seal, declared, overridden, *rows = await self._store.commands(
+        noted, seal, declared, overridden, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
             ("GET", self._store.keys.seal),
             *figures_commands(self._store),
             *(("HMGET", meta, "paused", "lease", "layout") for meta in metas),
-            tolerates=is_out_of_memory,
+            tolerates=lambda reply: is_out_of_memory(reply) or is_damaged(reply),
         )
+        self._store.check([reply for reply in (noted, seal, *rows) if is_damaged(reply)], None)
+        await self.heal_figures(declared, overridden)
         known = dict(zip(streams, rows, strict=True))
         leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
         moved_to = shown_target(seal if isinstance(seal, bytes) else None)
