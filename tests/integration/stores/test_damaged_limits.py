@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import psycopg
 import pytest
 
+from tests.integration.support.damaged_postgres import PostgresTables
 from tests.integration.support.damaged_redis import RedisStore
 from tests.integration.support.damaged_store import check
+from tests.support.postgres_server import PostgresServer
 from tests.support.servers import Fleet, also
 
 LIMITS = b"{headrace:limits}:"
@@ -36,3 +41,30 @@ async def test_numbers_that_nobody_means_limit_nothing(servers: Fleet) -> None:
         store.ask(*command)
     await check(store.url, structural=False)
     store.close()
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+async def test_postgresql_refuses_rows_that_would_stop_others(server: PostgresServer) -> None:
+    tables = PostgresTables(server)
+    await tables.make()
+    tables.renew()
+    with psycopg.connect(tables.url, autocommit=True) as connection:
+        for statement in (
+            b"UPDATE headrace.limits SET declared = '-1'",
+            b"UPDATE headrace.limits SET override = ''",
+            b"UPDATE headrace.constraints SET content = '{'",
+            b"""UPDATE headrace.constraints SET content = '[[["a"]],""]'""",
+            b"""UPDATE headrace.constraints SET content = '[[],"\\u0000"]'""",
+            b"UPDATE headrace.lines SET waiting = 9223372036854775807",
+            b"UPDATE headrace.tenants SET turn = 9223372036854775807",
+            b"UPDATE headrace.budgets SET running = -9223372036854775808",
+        ):
+            with pytest.raises((psycopg.IntegrityError, psycopg.DataError)):
+                connection.execute(statement)
+        connection.execute("UPDATE headrace.limits SET declared = '{}', override = '{\"name\": 3}'")
+    await check(tables.url, structural=False)
