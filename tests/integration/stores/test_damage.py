@@ -16,18 +16,20 @@ from hypothesis import strategies as st
 
 from headrace import App, JobStatus, signals
 from headrace.core.runtime.clock import MovableClock
+from tests.integration.support.damaged_postgres import Column, PostgresTables
 from tests.integration.support.damaged_redis import RedisStore, Spot
 from tests.integration.support.damaged_sqlite import Cell, SqliteFile
 from tests.integration.support.damaged_store import HEALTHY, PASSED, Shop, Value, check, dead_letters, run
+from tests.support.postgres_server import PostgresServer
 from tests.support.servers import Fleet, also
 from tests.support.waiting import wait_until
 
 #: Seconds after which no further example is looked at, however many are left: of few, of many.
-MOST_SECONDS, MANY_SECONDS = 12.0, 60.0
+MOST_SECONDS, MANY_SECONDS = 8.0, 60.0
 
 MANY = (pytest.mark.more, pytest.mark.timeout(3 * MANY_SECONDS))
 lengths = pytest.mark.parametrize(
-    "examples", [pytest.param(15, id="few"), pytest.param(600, id="many", marks=MANY)]
+    "examples", [pytest.param(10, id="few"), pytest.param(600, id="many", marks=MANY)]
 )
 
 #: No text, no state, no number, and numbers that nobody means.
@@ -42,6 +44,9 @@ BYTES = st.binary(max_size=12) | st.sampled_from(
         b"4zz;c",
         b"411-1;w",
         b"nan",
+        b"e;w",
+        b"1 0 0 0",
+        b'[["a"]]',
     ]
 )
 VALUES: st.SearchStrategy[Value] = st.one_of(
@@ -86,6 +91,27 @@ def test_one_damaged_row_stops_nothing_else(sqlite: SqliteFile, examples: int) -
     def damage(cell: Cell, value: Value) -> None:
         if time.monotonic() < until and sqlite.damage(cell, value):
             asyncio.run(check(sqlite.url, structural=cell.structural))
+
+    damage()
+
+
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresTables]:
+    with PostgresServer() as server:
+        tables = PostgresTables(server)
+        asyncio.run(tables.make())
+        yield tables
+
+
+@lengths
+def test_one_damaged_row_on_postgresql_stops_nothing_else(postgres: PostgresTables, examples: int) -> None:
+    until = ends_at(examples)
+
+    @few_or_many(min(examples, 5) if examples < 100 else examples)
+    @given(st.sampled_from(postgres.columns()), VALUES)
+    def damage(column: Column, value: Value) -> None:
+        if time.monotonic() < until and postgres.damage(column, value):
+            asyncio.run(check(postgres.url, structural=column.structural))
 
     damage()
 

@@ -59,7 +59,7 @@ class RedisStore:
 
     def _spots(self, key: bytes) -> list[Spot]:
         kind = self.ask("TYPE", key).decode()
-        structural = key.endswith((b":meta", b"/meta", b":groups", b":streams"))
+        structural = key.endswith((b":meta", b"/meta", b":groups", b":streams", b":tags", b":format"))
         # A key of a message is one thing, a key of all of them another.
         parts = [Spot("key", key, structural=not any(mark in key for mark in (b"}:r:", b"}:u:", b"}:p:")))]
         match kind:
@@ -79,6 +79,17 @@ class RedisStore:
                         parts += [Spot("stream", key, entry, field) for field in fields[::2]]
                 parts.append(Spot("entry", key, structural=key.endswith(b":log")))
         return [part for part in parts if b"healthy" not in part.part]
+
+    def derived(self) -> list[bytes]:
+        """The keys that are made anew from others: of lines, of order keys and of what limits count."""
+        names = (b"line", b"open/", b"blocked", b"keys", b"parked", b"s:held")
+        keys = [key for key, _, _ in self._content]
+        behind = {key: key.split(b"}:", 1)[-1] for key in keys if b":q:" in key or b":limits}" in key}
+        return [
+            key
+            for key, name in behind.items()
+            if b":limits}" in key or name.startswith(names) or name.endswith(b"/open")
+        ]
 
     def _words(self, kind: str, key: bytes) -> list[bytes]:
         match kind:
@@ -135,7 +146,8 @@ class RedisStore:
                     if value
                     else [*fields[: at - 1], *fields[at + 1 :]]
                 )
-            self.ask("XADD", key, entry, *fields)
+            if fields:
+                self.ask("XADD", key, entry, *fields)
         for group in groups:
             self.ask("XGROUP", "CREATE", key, group[b"name"], group[b"last-delivered-id"])
             for entry, consumer, idle, _ in held:

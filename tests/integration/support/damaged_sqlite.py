@@ -8,7 +8,7 @@ from pathlib import Path
 import apsw
 import msgspec
 
-from tests.integration.support.damaged_store import Value, fill
+from tests.integration.support.damaged_store import HEALTHY_NUMBERS, Value, fill, is_healthy
 from tests.support.routers import open_router
 
 #: Tables whose rows make up a queue or a topic itself.
@@ -95,12 +95,14 @@ def _cells(connection: apsw.Connection, table: str) -> list[Cell]:
         return []
     columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
     rows = connection.execute(f"SELECT * FROM {table} ORDER BY {', '.join(keys)}").fetchall()
+    healthy = {
+        name: {value for (value,) in connection.execute(f"SELECT {name} FROM headrace_{where}")}
+        for name, where in HEALTHY_NUMBERS.items()
+    }
     return [
         Cell(table, number, column, table in STRUCTURE)
         for number, row in enumerate(rows)
-        if not any(
-            isinstance(value, str) and ("healthy" in value or value in ("other", "often")) for value in row
-        )
+        if not is_healthy(dict(zip(columns, row, strict=True)), healthy)
         for column in columns
         if column != "seq"  # the table's own numbering: behind the last number there is no other
     ]

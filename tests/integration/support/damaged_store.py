@@ -12,15 +12,13 @@ import httpx
 import msgspec
 from click.testing import CliRunner
 
-from headrace import App, HeadraceError, signals
+from headrace import App, HeadraceError, Limit, signals
 from headrace.cli.main import cli
-from headrace.core.messages.claim import Claim, Report
+from headrace.core.messages.claim import Report
 from headrace.core.messages.event_envelope import EventEnvelope
 from headrace.core.messages.message import (
     ENVELOPE_VERSION,
     FRESH,
-    Batch,
-    Envelope,
     Message,
     Stream,
     TrailEntry,
@@ -28,7 +26,7 @@ from headrace.core.messages.message import (
     encode_envelope,
     group_stream,
 )
-from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Kept, Outcome, Retry, Settlement
+from headrace.core.messages.outcome import Dead, DeadReason, Done, Failure, Kept, Retry
 from headrace.core.records.record import DeadLetter, RunningJob, WorkerInfo
 from headrace.core.records.traffic import TrafficCount
 from headrace.core.runtime.clock import MovableClock, microseconds
@@ -39,13 +37,28 @@ from headrace.core.topics.topic import BEGINNING
 from headrace.dashboard import asgi
 from headrace.engine.streams import StreamRouter
 from headrace.testing.contract.kit.heartbeats import beat
+from tests.integration.support.limited_content import (
+    CONSTRAINED,
+    OTHER,
+    PARTED,
+    PAUSED,
+    WORK,
+    append,
+    append_constrained,
+    append_victims,
+    claim,
+    declare_limits,
+    end,
+    end_recorded,
+    hold_constrained,
+    job,
+)
 from tests.support.routers import open_router
 from tests.support.waiting import wait_until
 
 #: Seconds: of the leases in the store, until what is scheduled is due, and by which the clock is moved.
 LEASE, DELAY, PASSED = 30.0, 20.0, 40.0
 
-WORK, OTHER = Stream("queue", "work"), Stream("queue", "other")
 TOPIC, GROUP = Stream("topic", "orders"), group_stream("orders", "billing")
 
 #: What is put in place of something.
@@ -55,36 +68,34 @@ Value = bytes | bytearray | int | None
 # --- what is in the store --------------------------------------------------------------------------------
 
 
-def job(id: str, **options: Any) -> Message:
-    payload = msgspec.msgpack.encode([[id]])
-    return Message(
-        id, "note", encode_envelope(Envelope(ENVELOPE_VERSION, id, "note", 1, None, None, payload)), **options
-    )
-
-
 def event(id: str, key: str, **options: Any) -> Message:
     envelope = EventEnvelope(ENVELOPE_VERSION, id, "?", 1, None, None, msgspec.msgpack.encode(id), key=key)
     return Message(id, "?", encode_envelope(envelope), key=key, **options)
 
 
 async def fill(backend: StreamRouter) -> None:
-    for stream in (WORK, OTHER):
+    for stream in (WORK, OTHER, PAUSED, PARTED):
         await backend.declare_stream(stream, microseconds(LEASE))
-        await _append(backend, stream, job(f"healthy-{stream.name}-held"))
+    await declare_limits(backend)
+    await hold_constrained(backend)
+    await end_recorded(backend, WORK, "victim")
+    for stream in (WORK, OTHER):
+        await end_recorded(backend, stream, f"healthy-{stream.name}")
+        await append(backend, stream, job(f"healthy-{stream.name}-held"))
         if stream is WORK:
-            await _append(backend, stream, job("victim-held", unique=UniqueKey("v"), priority=0))
-        held = await _claim(backend, stream)
+            await append(backend, stream, job("victim-held", unique=UniqueKey("v"), priority=0))
+        held = await claim(backend, stream)
         await backend.report_progress([Report(claim, 0.5, "half") for claim in held])
-        await _end(backend, stream, f"healthy-{stream.name}-again", _retry())
+        await end(backend, stream, job(f"healthy-{stream.name}-again"), _retry())
         if stream is WORK:
             await _end_victims(backend)
-        await _append(
+        await append(
             backend,
             stream,
             job(f"healthy-{stream.name}-queued"),
             job(f"healthy-{stream.name}-due", delay_us=microseconds(DELAY)),
         )
-    await _append(
+    await append(
         backend,
         WORK,
         job("victim-queued"),
@@ -92,8 +103,11 @@ async def fill(backend: StreamRouter) -> None:
         job("victim-late", lifetime_us=microseconds(DELAY)),
     )
     await backend.cancel(
-        WORK, (await _append(backend, WORK, job("victim-cancelled")))[0], ttl_us=microseconds(3600)
+        WORK, (await append(backend, WORK, job("victim-cancelled")))[0], ttl_us=microseconds(3600)
     )
+    for stream in (WORK, OTHER):
+        await append_constrained(backend, stream, f"healthy-{stream.name}")
+    await append_victims(backend)
     await _publish(backend)
     await backend.swap_schedules([establish(OTHER, "often")])
     victim = Schedule(
@@ -108,28 +122,28 @@ async def fill(backend: StreamRouter) -> None:
 
 
 async def _end_victims(backend: StreamRouter) -> None:
-    await _end(backend, WORK, "victim-again", _retry())
-    await _end(
+    await end(backend, WORK, job("victim-again"), _retry())
+    await end(
         backend,
         WORK,
-        "victim-dead",
+        job("victim-dead"),
         Dead(FRESH, DeadReason.EXHAUSTED, Failure("ValueError", "no", "Traceback")),
     )
-    await _end(backend, WORK, "victim-done", Done(Kept(b"\x07", microseconds(3600), "fine")))
+    await end(backend, WORK, job("victim-done"), Done(Kept(b"\x07", microseconds(3600), "fine")))
 
 
 async def _publish(backend: StreamRouter) -> None:
     await backend.join(GROUP, BEGINNING, ordered=True)
-    await _append(
+    await append(
         backend,
         TOPIC,
         event("victim-event", "v"),
         event("victim-event-parked", "v"),
         event("victim-event-2", ""),
     )
-    await _claim(backend, GROUP)
+    await claim(backend, GROUP)
     later = event("victim-event-due", "", delay_us=microseconds(DELAY))
-    await _append(
+    await append(
         backend,
         TOPIC,
         event("victim-event-3", "v"),
@@ -143,19 +157,21 @@ def _retry() -> Retry:
     return Retry(FRESH.failed(TrailEntry(1, "failed", "gone", "no")), microseconds(DELAY))
 
 
-async def _append(backend: StreamRouter, stream: Stream, *messages: Message) -> list[str]:
-    await backend.append(Batch(stream, f"by-{messages[0].id}", 1, list(messages)))
-    return [message.id for message in messages]
+#: Columns with numbers that belong to what is healthy, and the rows that these numbers are made in.
+HEALTHY_NUMBERS = {
+    "constraints": "constraints WHERE content LIKE '%healthy%'",
+    "stream": "streams WHERE name = 'other'",
+}
 
 
-async def _claim(backend: StreamRouter, stream: Stream) -> list[Claim]:
-    return await backend.claim([stream], consumer="gone", limit=10, suspects=1, wait=0)
-
-
-async def _end(backend: StreamRouter, stream: Stream, id: str, outcome: Outcome) -> None:
-    await _append(backend, stream, job(id))
-    [claim] = await _claim(backend, stream)
-    await backend.settle([Settlement(claim, outcome)])
+def is_healthy(row: dict[str, object], numbers: dict[str, set[Any]]) -> bool:
+    """Whether a row belongs to what is healthy: by what is in it, or by a number of `HEALTHY_NUMBERS`."""
+    contents = [each for each in row.values() if isinstance(each, (bytes, memoryview))]
+    return (
+        any("healthy" in each or each in ("other", "often") for each in row.values() if isinstance(each, str))
+        or any(b"healthy" in bytes(each) for each in contents)
+        or any(row.get(name) in healthy for name, healthy in numbers.items())
+    )
 
 
 # --- the shop that works on it ---------------------------------------------------------------------------
@@ -174,8 +190,16 @@ class Shop:
         async def note(id: str) -> None:
             self.seen.append(id)
 
-        @self.app.task(name="elsewhere", queue="other")
+        limit = Limit("healthy-limit", rate="1000/s", burst=100, max_running=5)
+
+        @self.app.task(name="elsewhere", queue="other", limits=[limit])
         async def elsewhere() -> None: ...
+
+        @self.app.task(name="bury", queue="other")
+        async def bury(id: str, task: str, queue: str, reason: str, error: str) -> None: ...
+
+        for queue in ("work", "other"):  # a worker relays the outboxes of queues that call a task at a death
+            self.app.queue(queue, on_dead=bury)
 
         @self.app.every(10, name="often", catch_up="one")
         @self.app.task(name="tick", queue="other")
@@ -214,7 +238,7 @@ HEALTHY = [
     *(
         f"healthy-{stream.name}-{kind}"
         for stream in (WORK, OTHER)
-        for kind in ("held", "again", "queued", "due")
+        for kind in ("held", "again", "queued", "due", *CONSTRAINED)
     ),
     "healthy-event",
     "healthy-event-2",
@@ -235,6 +259,7 @@ async def look(app: App, url: str, *, structural: bool = False) -> None:
         admin.workers,
         admin.traffic,
         admin.doctor,
+        admin.limits,
         app.schedules.list,
         lambda: _look_at_jobs(app, "work"),
         lambda: _look_at_jobs(app, "other"),
@@ -264,7 +289,8 @@ async def _read_all(app: App) -> None:
 
 PAGES = (
     *("/", "/queues/work", "/queues/other", "/topics/orders/billing", "/dead", "/schedules"),
-    *("/topics", "/workers", "/metrics"),
+    *("/topics", "/workers", "/metrics", "/limits"),
+    *("/limit?name=victim-limit", "/queues/work?state=succeeded", "/queues/parted"),
 )
 
 
@@ -278,8 +304,14 @@ async def look_at_pages(app: App, *, structural: bool) -> None:
             assert answer.status_code in allowed, (path, answer.status_code, answer.text[-500:])
 
 
+COMMANDS = (
+    *("status", "jobs --queue work", "jobs --queue work --state succeeded", "dead", "topics"),
+    *("schedules", "workers", "limits", "doctor"),
+)
+
+
 def look_by_commands(url: str) -> None:
-    for words in ("status", "jobs --queue work", "dead", "topics", "schedules", "workers", "doctor"):
+    for words in COMMANDS:
         run(url, *words.split())
 
 

@@ -96,6 +96,7 @@ HOSTILE = {
     "max_retries": lambda number: overrides(retry=["fixed", number, 1.0, 1.0, False]),
     "base": lambda number: overrides(retry=["fixed", 3, number, 1.0, False]),
     "cap": lambda number: overrides(retry=["exponential", 3, 1.0, number, False]),
+    "factor": lambda number: overrides(retry=["exponential", 3, 1.0, 1.0, False, number]),
 }
 
 

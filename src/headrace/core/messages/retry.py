@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Literal, get_args
+from typing import Annotated, Literal, get_args
 
 import msgspec
 
@@ -47,7 +47,7 @@ class RetryPolicy(msgspec.Struct, frozen=True, array_like=True):
     base: Seconds = 0.0
     cap: Seconds = 600.0
     jitter: bool | Seconds = False
-    factor: float = 2.0
+    factor: Annotated[float, msgspec.Meta(ge=1, le=LARGEST_FACTOR)] = 2.0
     on: tuple[str, ...] | None = None
     give_up_on: tuple[str, ...] = ()
 

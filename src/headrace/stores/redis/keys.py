@@ -55,6 +55,9 @@ namespace.
                            holders of order keys were last looked for),
                            promotions (how many there were),
                            scanned (how far `:msg` was looked through),
+                           anew (1: it must be, 2: it is looked through to
+                           make lines and order keys anew), offered (how far
+                           blocked lines were),
                            history (bytes in it)
     :sched                 hash: of each schedule l:<name> last moment,       stays
                            f: last fired, p: paused, d: definition,

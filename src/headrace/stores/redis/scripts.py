@@ -95,7 +95,7 @@ def _made(name: str, parts: list[str], texts: list[str]) -> Script:
 
 
 #: What a script needs for messages with constraints, besides its own parts.
-_LIMITED = ("limits", "lines", "gathering", "slots")
+_LIMITED = ("healing", "limits", "lines", "gathering", "slots")
 
 
 def _limited(settled: str) -> Script:

@@ -29,7 +29,13 @@ from headrace.stores.redis.intake.cluster_readers import ClusterReaders
 from headrace.stores.redis.intake.reader import ClaimReader
 from headrace.stores.redis.moving.moving_verbs import RedisMoving
 from headrace.stores.redis.server.durability import Confirmation, check_durability, confirm
-from headrace.stores.redis.server.faults import CommandRefused, OutOfMemory, is_out_of_memory, is_per_chunk
+from headrace.stores.redis.server.faults import (
+    CommandRefused,
+    OutOfMemory,
+    is_damaged,
+    is_out_of_memory,
+    is_per_chunk,
+)
 from headrace.stores.redis.server.format import check_format
 from headrace.stores.redis.server.notices import Notices
 from headrace.stores.redis.server.server import RedisServer
@@ -334,13 +340,15 @@ class RedisStore(
         streams = streams if self._control_state_unknown else self._looks.some(streams)
         self._control_state_unknown = False
         metas = [self._store.queue(stream).keys.meta for stream in streams]
-        _, seal, declared, overridden, *rows = await self._store.commands(
+        noted, seal, declared, overridden, *rows = await self._store.commands(
             ("HSET", self._store.keys.workers, worker.consumer, seen),
             ("GET", self._store.keys.seal),
             *figures_commands(self._store),
             *(("HMGET", meta, "paused", "lease", "layout") for meta in metas),
-            tolerates=is_out_of_memory,
+            tolerates=lambda reply: is_out_of_memory(reply) or is_damaged(reply),
         )
+        self._store.check([reply for reply in (noted, seal, *rows) if is_damaged(reply)], None)
+        await self.heal_figures(declared, overridden)
         known = dict(zip(streams, rows, strict=True))
         leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
         moved_to = shown_target(seal if isinstance(seal, bytes) else None)

@@ -7,9 +7,8 @@ from collections import deque
 
 import msgspec
 
-from headrace.core.limits.figures import LimitFigures
 from headrace.core.messages.constraints import Constraints, LimitKey
-from headrace.stores.sql.limits.budgets import Budget
+from headrace.stores.sql.limits.budgets import Budget, figures_of
 from headrace.stores.sql.limits.taking import OpenLine, OpenTenant, WaitingMessage
 
 from .budgets import PostgresBudgets
@@ -60,7 +59,7 @@ class LoadedPlace(msgspec.Struct):
     last_turn: int
     lines: list[LoadedLine]
     budgets: list[LoadedBudget] | None
-    figures: dict[str, LimitFigures] | None
+    figures: dict[str, msgspec.Raw] | None  # another program may have written some that cannot be read
 
 
 decode_streams = msgspec.json.Decoder(list[ClaimableStream]).decode
@@ -100,7 +99,7 @@ class OpenPlace:
 
 
 def add_budgets(budgets: PostgresBudgets, loaded: LoadedPlace) -> None:
-    figures = loaded.figures or {}
+    figures = {name: figures_of(bytes(stored)) for name, stored in (loaded.figures or {}).items()}
     for each in loaded.budgets or ():
         key = LimitKey(each.name, each.key)
         budget = Budget(

@@ -21,7 +21,9 @@ from headrace.stores.redis.client.cluster_slots import slot_of
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.keys import stream_of
 from headrace.stores.redis.scripts import SET_FIGURES
+from headrace.stores.redis.server.faults import is_damaged
 from headrace.stores.redis.server.labels import labels_of
+from headrace.stores.redis.server.notices import Notices
 from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
@@ -51,6 +53,7 @@ def figures_in(declared: Any, overrides: Any) -> list[tuple[LimitFigures, LimitF
 class RedisLimits(Limiting):
     _store: RedisServer
     _figures: dict[str, LimitFigures]  # of the limits that were declared here
+    _notices: Notices
 
     def use_hash_tag(self, queue: str, tag: str) -> None:
         self._store.tags[queue] = tag
@@ -71,7 +74,8 @@ class RedisLimits(Limiting):
         return bool(await self._set(name, OVERRIDE, "" if figures is None else _text(figures)))
 
     async def limits(self, *, counted: bool = True) -> list[LimitRecord]:
-        found = figures_in(*await self._store.commands(*figures_commands(self._store)))
+        commands = figures_commands(self._store)
+        found = figures_in(*await self._store.commands(*commands, tolerates=is_damaged))
         counts = await self._counts() if counted else [Counter[str]()] * len(_COUNTS)
         records: list[LimitRecord] = []
         for figures, declared in found:
@@ -79,18 +83,29 @@ class RedisLimits(Limiting):
             records.append(LimitRecord(figures, running, waiting, keys, declared))
         return records
 
+    async def heal_figures(self, *hashes: Any) -> None:
+        """Declare limits again where another program has written something else instead of their figures: the
+        script removes it (lua/shared/healing.lua)."""
+        if self._figures and any(map(is_damaged, hashes)):
+            self._notices.warn(
+                f"{self._store.server_name} held something else in place of the figures of limits: they are "
+                "declared again, and overrides of limits are gone"
+            )
+            await self.declare_limits([*self._figures.values()])
+
     async def declare_again(self) -> None:
         """Store the figures that were declared here and are gone: the server was emptied."""
-        known = _by_name(await self._store.command("HGETALL", f"{self._store.keys.limits}figures"))
+        commands = figures_commands(self._store)
+        known = _by_name((await self._store.commands(*commands, tolerates=is_damaged))[0])
         await self.declare_limits([each for name, each in self._figures.items() if name not in known])
 
     async def copy_figures(self, stream: Stream) -> None:
         """Give a queue of a cluster the figures of all limits."""
         queue = self._store.queue(stream)
-        for hash in ("figures", "overrides"):
-            known = await self._store.command("HGETALL", f"{self._store.keys.limits}{hash}")
-            if known:
-                await self._store.command("HSET", queue.limits + hash.encode(), *known)
+        found = await self._store.commands(*figures_commands(self._store), tolerates=is_damaged)
+        for hash, known in zip((b"figures", b"overrides"), found, strict=True):
+            if known and not is_damaged(known):
+                await self._store.command("HSET", queue.limits + hash, *known)
 
     async def _set(self, name: str, verb: str, text: str) -> str:
         """Store figures; answers those that were declared before, empty: none were."""
@@ -126,13 +141,17 @@ class RedisLimits(Limiting):
             prefixes = [queue.limits for queue in await self._queues()]
         counts = [Counter[str]() for _ in _COUNTS]
         for prefix in prefixes:
-            rows = await self._store.commands(*(("HGETALL", prefix + name.encode()) for name in _COUNTS))
+            commands = [("HGETALL", prefix + name.encode()) for name in _COUNTS]
+            rows = await self._store.commands(*commands, tolerates=is_damaged)
             for count, row in zip(counts, rows, strict=True):
                 count.update({name: _count(value) for name, value in _by_name(row).items()})
         return counts
 
 
 def _by_name(row: Sequence[Any]) -> dict[str, str]:
+    """Nothing when another program has written something else."""
+    if is_damaged(row):
+        return {}
     return {text_of(name): text_of(value) for name, value in zip(row[::2], row[1::2], strict=True)}
 
 

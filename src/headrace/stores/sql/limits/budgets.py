@@ -28,7 +28,7 @@ def stored_figures(figures: LimitFigures) -> str:
     return _encode(figures).decode()
 
 
-def figures_of(stored: str | None) -> LimitFigures | None:
+def figures_of(stored: str | bytes | None) -> LimitFigures | None:
     """None: there are none, or they cannot be read."""
     try:
         return _decode_figures(stored) if stored else None

@@ -1,5 +1,5 @@
 -- Stores the messages of a batch of which some have constraints or order keys; what follows here is append.lua. (Those
 -- without need not pay for what is to be known of them.)
 --
--- requires: ordering ending expiry expiring unique limits lines
+-- requires: ordering ending expiry expiring unique healing limits lines
 -- continues: append

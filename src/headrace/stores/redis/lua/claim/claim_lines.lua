@@ -1,7 +1,7 @@
 -- Hands out queued messages as claim.lua does, also those with constraints. In each lane of a stream, those without and
 -- with constraints get half each, or what the others leave.
 --
--- requires: claim_context reading message limits gathering claiming picking
+-- requires: claim_context reading message healing limits gathering claiming picking
 -- continues: claim_all
 -- keys:     those of claim.lua · for each stream the prefix of its limits
 -- args:     those of claim.lua · label of each stream · channel of notices · offset of the clock

@@ -1,6 +1,6 @@
 -- Stores the figures of a limit, and opens lines that may go on, of a bounded number of budgets.
 --
--- requires: limit_context reading limits
+-- requires: limit_context reading healing limits
 -- keys:     the prefix of limits
 -- args:     those of limit_context.lua · name · d: declare it, o: override it, or n: only open more lines · figures,
 --           empty: the override ends · the time up to which lines were blocked that are to be opened, empty: now
@@ -10,6 +10,7 @@ local name, verb, figures = ARGV[5], ARGV[6], ARGV[7]
 local now = clock()
 local last = tonumber(ARGV[8]) or now
 local before = redis.call('HGET', LIMITS .. 'figures', name) or ''
+redis.call('HGET', LIMITS .. 'overrides', name) -- so that it is there for what is read here (see healing.lua)
 
 if verb == 'd' then
   redis.call('HSET', LIMITS .. 'figures', name, figures)

@@ -9,16 +9,16 @@
 local queued, running = 0, 0
 for _, lane in ipairs(lanes()) do
   local _, pending = group_of(lane)
-  queued = queued + redis.call('XLEN', lane_key(lane)) - pending
+  queued = queued + length_of(lane) - pending
   running = running + pending
 end
 local oldest = oldest_in_lanes() or 0
 if not LOG then
   -- Those of a queue that are in lines, or parked until their key is free.
   for _, name in ipairs({ 'lined', 'parked' }) do
-    local key = string.sub(META, 1, -5) .. name
-    local since = tonumber(redis.call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
-    queued = queued + redis.call('ZCARD', key)
+    local first = redis.pcall('ZRANGE', string.sub(META, 1, -5) .. name, 0, 0, 'WITHSCORES')
+    local since = tonumber(first[2])
+    queued = queued + waiting_in(name)
     oldest = since and (oldest == 0 or since < oldest) and since or oldest
   end
 end

@@ -65,7 +65,8 @@ local function list_queued()
     local is_after = entry and lane ~= HELD and lane > tonumber(of)
     local newest = entry and (is_after and entry or '(' .. entry) or '+'
     local oldest = '(' .. before_queued(lane)
-    for _, row in ipairs(redis.call('XREVRANGE', lane_key(lane), newest, oldest, 'COUNT', limit)) do
+    local rows = length_of(lane) > 0 and redis.call('XREVRANGE', lane_key(lane), newest, oldest, 'COUNT', limit) or {}
+    for _, row in ipairs(rows) do
       local millisecond, number = string.match(row[1], '^(%d+)-(%d+)$')
       local message = lane == HELD and message_in(lane, row[1]) or row[2]
       found[#found + 1] = { tonumber(millisecond), tonumber(number), lane = lane, id = row[1], message = message }
@@ -113,6 +114,9 @@ if part == 'Q' then
 elseif part == 'X' then
   more = list_running()
 else
-  more = list_agenda(agenda_of(part))
+  local key = agenda_of(part)
+  -- What waits in lines and for keys is put there again where another program has written something else (healing.lua).
+  local is_damaged = (part == 'K' or part == 'L') and type(redis.pcall('ZCARD', key)) == 'table'
+  more = not is_damaged and list_agenda(key)
 end
 return { more and after or '', rows, digits(now) }

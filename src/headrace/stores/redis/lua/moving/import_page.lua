@@ -1,7 +1,7 @@
 -- Writes a page of a stream of another store, if the import has come as far as the page begins. Looks for conflicts
 -- before it writes anything.
 --
--- requires: queue message place queueing topic ordering ending limits lines
+-- requires: queue message place queueing topic ordering ending healing limits lines
 -- keys:     those of the stream
 -- args:     the move · the place where the page begins · how many messages are counted then and the place where the
 --           next page begins, with a blank between · then parts:

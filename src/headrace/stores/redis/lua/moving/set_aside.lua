@@ -2,7 +2,7 @@
 -- queue, and what is parked there, in bounded steps: so limits count them no more. Their messages are in `:msg`, with
 -- two fields more: a since when they wait · n the number of their lane.
 --
--- requires: queue message place queueing ordering ending limits lines
+-- requires: queue message place queueing ordering ending healing limits lines
 -- keys:     those of the stream
 -- args:     the keys, then the other name of each
 -- answers:  1, or 0: lines are left

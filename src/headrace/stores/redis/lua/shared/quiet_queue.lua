@@ -11,9 +11,11 @@ local function uses_lines()
   return string.find(redis.call('HGET', META, 'lanes') or '', '[a-j]')
 end
 
--- The time of the first limit whose tokens come back; nil: no line waits for tokens.
+-- The time of the first limit whose tokens come back; nil: no line waits for tokens. Where another program has written
+-- something else, it is 0: the rest of the script removes that (see healing.lua).
 local function first_timer()
-  return uses_lines() and tonumber(redis.call('ZRANGE', KEYS[#KEYS] .. 'timers', 0, 0, 'WITHSCORES')[2])
+  local timers = uses_lines() and redis.pcall('ZRANGE', KEYS[#KEYS] .. 'timers', 0, 0, 'WITHSCORES')
+  return timers and (timers.err and 0 or tonumber(timers[2]))
 end
 
 local function soonest_of(due, timer)

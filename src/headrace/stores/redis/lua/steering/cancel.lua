@@ -1,6 +1,6 @@
 -- Ends a waiting message as cancelled, or asks for the cancellation of a running one.
 --
--- requires: queue message place queueing ordering ending expiry limits lines
+-- requires: queue message place queueing ordering ending expiry healing limits lines
 -- keys:     those of the queue
 -- args:     id · microseconds for which the end record stays
 -- answers:  removed, requested or gone

@@ -1,6 +1,6 @@
 -- Removes messages that are in one state. Dead letters and end records are deleted; the others end as cancelled.
 --
--- requires: queue message place queueing ordering ending expiry expiring limits lines slots
+-- requires: queue message place queueing ordering ending expiry expiring healing limits lines slots
 -- keys:     those of the queue
 -- args:     status · microseconds for which end records stay · ids
 -- answers:  how many

@@ -1,6 +1,6 @@
 -- Ends queued, scheduled and retrying messages as cancelled, or as expired where they are.
 --
--- requires: queue message place queueing counting ordering ending expiry expiring limits lines
+-- requires: queue message place queueing counting ordering ending expiry expiring healing limits lines
 -- keys:     those of the queue
 -- args:     microseconds for which end records stay · limit · bytes after which it stops · end records that purges
 --           leave at most within that time; the other messages leave one if a caller waits for them

@@ -1,7 +1,7 @@
 -- Queues dead letters again under the same id, with a fresh state, or parks them until their key is free.
 -- Appends first and removes after.
 --
--- requires: queue message place queueing ordering ending expiry expiring unique limits lines
+-- requires: queue message place queueing ordering ending expiry expiring unique healing limits lines
 -- keys:     those of the queue
 -- args:     bytes of bodies after which it stops · microseconds for which the end record of an expired owner of a
 --           unique key stays · ids

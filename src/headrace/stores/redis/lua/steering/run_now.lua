@@ -1,6 +1,6 @@
 -- Queues a scheduled or retrying message now.
 --
--- requires: queue message place queueing ordering ending limits lines
+-- requires: queue message place queueing ordering ending healing limits lines
 -- keys:     those of the queue
 -- args:     id
 -- answers:  1, or 0 when it is neither

@@ -1,7 +1,7 @@
 -- Replaces records of schedules that are as expected. With one swap there may be messages, which are appended in the
 -- same step.
 --
--- requires: queue message place queueing counting moved ordering ending expiry expiring unique limits lines
+-- requires: queue message place queueing counting moved ordering ending expiry expiring unique healing limits lines
 -- calls:    append
 -- keys:     those of the queue
 -- args:     those of append.lua, without a limit, if there are messages; then for each swap: name · 1 or 0: announce

@@ -1,7 +1,7 @@
 -- Makes the group of every lane that is in use and stores the lease. One that is shortened holds as it was until it would have
 -- run out. Announces a change.
 --
--- requires: queue moved
+-- requires: queue counting moved
 -- keys:     those of the queue
 -- args:     lease in microseconds, or empty: only the groups
 -- answers:  the lease that stood there before
@@ -13,7 +13,7 @@ end
 local known = redis.call('HGET', META, 'lanes') or ''
 local used = known
 for lane = 0, 9 do
-  if lane ~= 4 and not string.find(used, lane, 1, true) and redis.call('XLEN', lane_key(lane)) > 0 then
+  if lane ~= 4 and not string.find(used, lane, 1, true) and length_of(lane) > 0 then
     used = used .. lane
   end
 end
@@ -21,7 +21,7 @@ local prefix = string.sub(META, 1, -5)
 if not string.find(used, '[a-j]') and redis.call('EXISTS', prefix .. 'lined') == 1 then
   used = used .. 'abcdefghij'
 end
-if not string.find(used, HELD, 1, true) and redis.call('XLEN', lane_key(HELD)) > 0 then
+if not string.find(used, HELD, 1, true) and length_of(HELD) > 0 then
   used = used .. HELD
 end
 if used ~= known then

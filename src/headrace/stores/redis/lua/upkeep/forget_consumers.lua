@@ -1,7 +1,7 @@
 -- Forgets consumers that hold nothing and were not seen for long: the names that dead workers leave behind. A lane
 -- that has become empty is not in use any more, so that claims need not read it.
 --
--- requires: queue
+-- requires: queue counting
 -- keys:     those of the queue
 -- args:     milliseconds · limit · microseconds for which the last look of any worker is enough
 -- answers:  how many names were forgotten
@@ -37,7 +37,7 @@ local in_use, known = lanes()
 for _, lane in ipairs(in_use) do
   if lane == 4 then
     sweep(lane_key(lane), oldest)
-  elseif redis.call('XLEN', lane_key(lane)) > 0 or (lane == HELD and has_lines) then
+  elseif length_of(lane) > 0 or (lane == HELD and has_lines) then
     -- What waits in a line goes to the lane of what is handed out, and no claim notes that lane.
     sweep(lane_key(lane), oldest)
     used = used .. lane

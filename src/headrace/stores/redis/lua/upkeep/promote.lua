@@ -1,7 +1,7 @@
 -- Queues scheduled and retrying messages that are due, the earliest first. Appends first and removes after, so
 -- that it is refused whole when the server has no memory left. Also opens lines for tokens that came back.
 --
--- requires: queue due promotions quiet_queue message place queueing ordering ending limits lines gathering slots mending tokens
+-- requires: queue due promotions quiet_queue message place queueing ordering ending healing limits lines gathering slots mending tokens
 -- keys:     those of the queue
 -- args:     limit · bytes after which it stops
 -- answers:  how many · microseconds until the next is due, -1: nothing is scheduled · limits whose tokens were due ·

@@ -1,7 +1,7 @@
 -- Takes messages from holders whose lease ran out: queued again, buried, or ended when their cancellation was
 -- asked for. Looks again whether each is still held beyond its lease. Acknowledges first.
 --
--- requires: queue message place queueing ordering ending limits lines gathering slots
+-- requires: queue message place queueing ordering ending healing limits lines gathering slots
 -- keys:     those of the queue
 -- args:     lease in milliseconds, then for each: lane · entry · id, empty: it has none that can be read · state, empty:
 --           it cannot be read · reason and failure, empty unless it is to be buried

@@ -54,7 +54,7 @@ local function know_counts(prefix, fields)
   end
   if #keys > 1 then
     for index, count in ipairs(redis.call('MGET', unpack(keys))) do
-      known[unknown[index]] = tonumber(count or '') or 0
+      known[unknown[index]] = number_in(count) or 0
     end
   end
 end

@@ -22,7 +22,6 @@
 local LIMITS = KEYS[#KEYS]
 local LIMITED, LIMITED_LABEL = string.sub(META, 1, -5), LABEL -- the stream that the script is about
 local LANES = 'abcdefghij' -- the letters of the lanes 0 to 9
-local IN_ORDER = '1026374859'
 local LANE_NAMES = { 'suspect', 'returned', 'high', 'normal', 'low' }
 local LOOK_US, GATHER_US, STREAMS_MOST, PASSED_MOST = 1000, 20000, 16, 100
 local known_constraints, known_figures, known_counts = {}, {}, {}
@@ -69,6 +68,12 @@ local function constraints_in(packed)
   return known
 end
 
+-- A number that another program may have written; nil: it is none, or none that can be meant.
+local function number_in(text)
+  local number = tonumber(text or '')
+  return number and math.abs(number) < 2 ^ 53 and number or nil
+end
+
 -- A count: a field of a hash, or where the name ends with a slash a key, since a server finds a field of a small hash
 -- slowly. Within a script each is read once.
 local function count_in(name, field)
@@ -80,7 +85,7 @@ local function count_in(name, field)
   if not known[field] then
     local is_prefix = string.sub(name, -1) == '/'
     local count = is_prefix and redis.call('GET', name .. field) or not is_prefix and redis.call('HGET', name, field)
-    known[field] = tonumber(count or '') or 0
+    known[field] = number_in(count) or 0
   end
   return known[field], known
 end
@@ -119,50 +124,56 @@ local function figures_of(name)
     local most, count, per, burst = string.match(text or '', '^(%S+) (%S+) (%S+) (%S+)$')
     figures = most and {} or false
     if most then
-      figures.most, figures.count, figures.per = tonumber(most), tonumber(count), tonumber(per)
-      figures.burst = tonumber(burst)
+      figures.most, figures.count, figures.per = number_in(most), number_in(count), number_in(per)
+      figures.burst = number_in(burst)
+      if math.min(figures.count or 0, figures.per or 0, figures.burst or 0) < 1 then
+        figures.count = nil
+      end
     end
     known_figures[LIMITS .. name] = figures
   end
   return figures
 end
 
--- The rate, as `Rate` in core/limits/rate.py.
-local function cost_of(rate, starts)
-  return math.ceil(starts * rate.per / rate.count)
-end
-
+-- The rate, as `Rate` in core/limits/rate.py. (A block, since a script may have 200 names.)
 local function tolerance_of(rate)
   return math.floor((rate.burst - 1) * rate.per / rate.count)
 end
 
-local function set_moment(budget, moment, now)
-  local key = LIMITS .. 'next/' .. budget
-  redis.call('DEL', key) -- a removal first: it is not refused when memory is short
-  if moment > now then
-    redis.call('SET', key, digits(moment), 'PX', math.ceil((moment - now) / 1000))
+local next_moment, tokens_of, spend_tokens
+do
+  local function cost_of(rate, starts)
+    return math.min(math.ceil(starts * rate.per / rate.count), 2 ^ 50)
   end
-end
 
--- It is at most a full burst ahead, unless the clock was set back.
-local function next_moment(rate, budget, now)
-  local moment = tonumber(redis.call('GET', LIMITS .. 'next/' .. budget) or '') or 0
-  local bound = now + cost_of(rate, rate.burst)
-  if moment > bound then
-    set_moment(budget, bound, now)
+  local function set_moment(budget, moment, now)
+    local key = LIMITS .. 'next/' .. budget
+    redis.call('DEL', key) -- a removal first: it is not refused when memory is short
+    if moment > now then
+      redis.call('SET', key, digits(moment), 'PX', math.ceil((moment - now) / 1000))
+    end
   end
-  return math.min(moment, bound)
-end
 
--- How many starts are allowed now.
-local function tokens_of(rate, budget, now)
-  local room = tolerance_of(rate) - math.max(0, next_moment(rate, budget, now) - now)
-  return room < 0 and 0 or math.floor(room * rate.count / rate.per) + 1
-end
+  -- It is at most a full burst ahead, unless the clock was set back.
+  next_moment = function(rate, budget, now)
+    local moment = number_in(redis.call('GET', LIMITS .. 'next/' .. budget)) or 0
+    local bound = now + cost_of(rate, rate.burst)
+    if moment > bound then
+      set_moment(budget, bound, now)
+    end
+    return math.min(moment, bound)
+  end
 
--- Spends tokens; below zero they come back.
-local function spend_tokens(rate, budget, starts, now)
-  set_moment(budget, math.max(next_moment(rate, budget, now), now) + cost_of(rate, starts), now)
+  -- How many starts are allowed now.
+  tokens_of = function(rate, budget, now)
+    local room = tolerance_of(rate) - math.max(0, next_moment(rate, budget, now) - now)
+    return room < 0 and 0 or math.floor(room * rate.count / rate.per) + 1
+  end
+
+  -- Spends tokens; below zero they come back.
+  spend_tokens = function(rate, budget, starts, now)
+    set_moment(budget, math.max(next_moment(rate, budget, now), now) + cost_of(rate, starts), now)
+  end
 end
 
 -- How many more messages may start.
@@ -332,7 +343,7 @@ end
 local function block_line(stream, line, limit, now)
   local _, place = first_of(stream, line)
   local lane = string.byte(line) - 97
-  local score = string.find(IN_ORDER, lane, 1, true) * 2 ^ 48 + place
+  local score = string.find('1026374859', lane, 1, true) * 2 ^ 48 + place -- the order in which lanes are read
   redis.call('ZADD', LIMITS .. 'blocked/' .. limit.budget .. '/' .. stream, digits(score), line)
   redis.call('ZADD', LIMITS .. 'streams/' .. limit.budget, 'NX', digits(now), stream)
   redis.call('ZADD', LIMITS .. 'waits/' .. limit.name, 'NX', digits(now), limit.budget)

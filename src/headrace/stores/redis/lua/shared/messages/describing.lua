@@ -29,8 +29,8 @@ local function row_of(id, place, message)
     elseif place == 'L' or string.find(place, '^[a-j]$') then
       local line = string.match(place == 'L' and place_of(id) or place, '^[a-j]') or ''
       local blocked = string.sub(META, 1, -5) .. 'blocked'
-      local budget = redis.call('HGET', blocked, line .. (get(message, 'g') or ''))
-      return { id, 'queued', '0', '', message, '', string.match(budget or '', '^[^/]*') }
+      local budget = redis.pcall('HGET', blocked, line .. (get(message, 'g') or ''))
+      return { id, 'queued', '0', '', message, '', string.match(type(budget) == 'string' and budget or '', '^[^/]*') }
     end
     local status = place == 'S' and 'scheduled' or place == 'R' and 'retrying' or 'dead'
     return { id, status, redis.call('ZSCORE', agenda_of(place), id) or '0', '', message }
