@@ -14,7 +14,7 @@ import os
 import sys
 from collections.abc import Awaitable, Callable
 
-from headrace import App
+from headrace import App, Limit, Task
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import DONE, Settlement
 from headrace.engine.intake.queue_reader import QueueReader
@@ -25,6 +25,9 @@ PACE = 5000.0
 
 #: Messages that are claimed and settled at once, and the lease, in microseconds.
 BATCH, LEASE_US = 100, 600_000_000
+
+#: A limit that is never reached, and how many keys a limit by key has.
+MANY, KEYS = 1_000_000, 1_000
 
 Act = Callable[[int], Awaitable[object]]
 
@@ -50,7 +53,6 @@ class Operations:
         self._ran, self._awaited, self._reached = 0, 0, asyncio.Event()
         self._topic = app.topic("counted", dict)
 
-        @app.task(name="noop")
         async def noop(number: int) -> None:
             pass
 
@@ -60,14 +62,20 @@ class Operations:
             if self._ran == self._awaited:
                 self._reached.set()
 
-        self._noop = noop
+        self._noop = app.task(name="noop")(noop)
+        self._limited = app.task(name="limited", limits=[Limit("named", max_running=MANY)])(noop)
+        self._keyed = app.task(name="keyed", limits=[Limit("by-key", max_running=MANY, by="number")])(noop)
 
     def of(self, name: str) -> tuple[Act | None, Act]:
         return {
             "enqueue": (None, self._enqueue),
             "enqueue_many": (None, self._enqueue_many),
+            "enqueue_many limited": (None, self._enqueue_limited),
             "claim and settle": (self._enqueue_many, self._claim_and_settle),
+            "claim and settle limited": (self._enqueue_limited, self._claim_and_settle),
+            "claim and settle keyed": (self._enqueue_keyed, self._claim_and_settle),
             "run": (self._enqueue_many, self._run),
+            "run limited": (self._enqueue_limited, self._run),
             "publish": (None, self._publish),
             "consume": (self._publish, self._consume),
         }[name]
@@ -77,7 +85,16 @@ class Operations:
             await self._noop.enqueue(number)
 
     async def _enqueue_many(self, count: int) -> None:
-        await self.app.enqueue_many([self._noop.call(number) for number in range(count)])
+        await self._enqueue_all(self._noop, count)
+
+    async def _enqueue_limited(self, count: int) -> None:
+        await self._enqueue_all(self._limited, count)
+
+    async def _enqueue_keyed(self, count: int) -> None:
+        await self._enqueue_all(self._keyed, count)
+
+    async def _enqueue_all(self, task: Task[[int], None], count: int) -> None:
+        await self.app.enqueue_many([task.call(number % KEYS) for number in range(count)])
 
     async def _claim_and_settle(self, count: int) -> None:
         """What a worker asks of the store, in batches of one size."""

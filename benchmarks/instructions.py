@@ -20,7 +20,11 @@ from pathlib import Path
 
 from tests.support.servers import Server, require
 
-OPERATIONS = ("enqueue", "enqueue_many", "claim and settle", "run", "publish", "consume")
+OPERATIONS = (
+    *("enqueue", "enqueue_many", "enqueue_many limited"),
+    *("claim and settle", "claim and settle limited", "claim and settle keyed"),
+    *("run", "run limited", "publish", "consume"),
+)
 ON_SERVER = "server"
 HERE = Path(__file__).parents[1]
 
@@ -36,13 +40,13 @@ def main() -> None:
     if shutil.which("valgrind") is None:
         parser.error("valgrind is not installed")
     trees = [*options.trees, HERE]
-    print(f"{'instructions for each message':32}" + "".join(f"{tree.resolve().name:>14}" for tree in trees))
+    print(f"{'instructions for each message':36}" + "".join(f"{tree.resolve().name:>14}" for tree in trees))
     for side in options.sides:
         for operation in options.only:
             counted = [count(tree, side, operation, options.messages, options.kind) for tree in trees]
             last = f"{100 * (counted[-1] / counted[0] - 1):+8.1f} %" if options.trees else ""
             shown = "".join(f"{each:14,.0f}" for each in counted)
-            print(f"{side + ', ' + operation:32}{shown}{last}", flush=True)
+            print(f"{side + ', ' + operation:36}{shown}{last}", flush=True)
 
 
 def count(tree: Path, side: str, operation: str, messages: int, kind: str) -> float:

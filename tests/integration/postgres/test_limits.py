@@ -7,11 +7,19 @@ import asyncio
 import psycopg
 import pytest
 
-from headrace.core.messages.constraints import Constraints
+from headrace.core.limits.figures import LimitFigures
+from headrace.core.limits.limiting import Limiting
+from headrace.core.messages.claim import Claim
+from headrace.core.messages.constraints import Constraints, LimitKey
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream
 from headrace.core.runtime.clock import SECOND, MovableClock
+from headrace.core.store import Store
 from headrace.stores import open_store
+from headrace.stores.postgres.limits.taking import claim_with_lines
+from headrace.stores.postgres.session.transaction import PostgresTransaction
+from headrace.stores.postgres.verbs import claiming
+from headrace.stores.sql.claim_query import ClaimQuery
 from tests.support.postgres_server import PostgresServer
 from tests.support.waiting import wait_until
 
@@ -57,6 +65,40 @@ async def test_a_promotion_knows_a_message_with_constraints_that_came_meanwhile(
         assert {claim.id for claim in claims} == {limited.id, plain.id}
     finally:
         await store.close()
+
+
+async def test_a_claim_of_a_line_that_is_alone_needs_no_transaction_while_slots_are_free(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    transactions: list[ClaimQuery] = []
+
+    async def noted(transaction: PostgresTransaction, query: ClaimQuery) -> list[Claim]:
+        transactions.append(query)
+        return await claim_with_lines(transaction, query)
+
+    monkeypatch.setattr(claiming, "claim_with_lines", noted)
+    store = open_store(server.url, namespace=new_id())
+    await store.open()
+    try:
+        assert isinstance(store, Limiting)
+        await store.declare_limits([LimitFigures("stripe", 10)])
+        limited = Constraints((LimitKey("stripe"),))
+        messages = [Message(new_id(), "greet", b"hello", constraints=limited) for _ in range(12)]
+        await store.append(Batch(QUEUE, "producer", 1, messages))
+        claims = [await claim(store, limit) for limit in (4, 4)]
+        assert [each.id for some in claims for each in some] == [each.id for each in messages[:8]]
+        assert {each.constraints for some in claims for each in some} == {limited}
+        assert transactions == []
+        assert len(await claim(store, 4)) == 2  # no slot is left, so the line is blocked
+        assert len(transactions) == 1
+        [record] = await store.limits()
+        assert (record.running, record.waiting) == (10, 2)
+    finally:
+        await store.close()
+
+
+async def claim(store: Store, limit: int) -> list[Claim]:
+    return await store.claim([QUEUE], consumer="worker", limit=limit, suspects=1, wait=0)
 
 
 def is_waiting(server: PostgresServer) -> bool:

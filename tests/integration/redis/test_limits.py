@@ -70,9 +70,14 @@ async def far(proxy: Proxy) -> AsyncIterator[Bench]:
 
 
 async def add(
-    bench: Bench, number: int = 1, constraints: Constraints | None = STRIPE, *, key: str = ""
+    bench: Bench,
+    number: int = 1,
+    constraints: Constraints | None = STRIPE,
+    *,
+    key: str = "",
+    body: bytes = b"hello",
 ) -> list[str]:
-    messages = [Message(new_id(), "greet", b"hello", constraints=constraints, key=key) for _ in range(number)]
+    messages = [Message(new_id(), "greet", body, constraints=constraints, key=key) for _ in range(number)]
     answers = await bench.backend.append(bench.batch(*messages))
     assert {answer.verdict for answer in answers} == {"accepted"}
     return [message.id for message in messages]
@@ -303,6 +308,25 @@ async def test_slots_of_deleted_entries_come_back(bench: Bench) -> None:
     await bench.backend.promote([SOURCE], limit=10)
     assert await counted(bench) == (1, 1)
     assert len(await bench.claim()) == 1
+
+
+async def test_an_entry_that_no_claim_holds_comes_first(bench: Bench) -> None:
+    await limit_to(bench, 100)
+    ids = await add(bench, 2)
+    assert len(await bench.claim(limit=1)) == 1
+    await bench.command("XGROUP", "DESTROY", f"{{{bench.namespace}:q:{STREAM.name}}}:s:held", GROUP)
+    assert [claim.id for claim in await bench.claim(consumer="other")] == ids
+
+
+async def test_a_claim_asks_for_sizes_only_while_lines_may_hold_a_large_message(bench: Bench) -> None:
+    await limit_to(bench, 100)
+    meta = f"{{{bench.namespace}:q:{STREAM.name}}}:meta"
+    await add(bench)
+    assert await bench.command("HGET", meta, "bulky") is None
+    await add(bench, body=bytes(5000))
+    assert await bench.command("HGET", meta, "bulky") == b"1"
+    await drained(bench)
+    assert await bench.command("HGET", meta, "bulky") is None
 
 
 async def test_slots_of_a_deleted_lane_come_back(bench: Bench) -> None:

@@ -18,6 +18,8 @@ class JobLimits:
         self._paused: frozenset[str] = frozenset()
         self._stream: Stream | None = None  # of the last claim; the next one mostly has the same
         self._required: dict[str, list[str]] = {}  # of that stream: the names of limits by task
+        self._covering: Constraints | None = None  # of the last claim that had every limit
+        self._covered: list[str] | None = None  # the limits that it had to have
         served = tuple(queues)
         for handler in list(registry):
             if handler.limits_in is not None and any(map(handler.limits_in, served)):
@@ -37,8 +39,13 @@ class JobLimits:
         constraints = claim.constraints
         if constraints is None:
             return not required
+        if constraints is self._covering and required is self._covered:
+            return True  # most claims of a batch share their constraints
         names = [each.limit for each in constraints.limits]
-        return names == required or set(names).issuperset(required)
+        covers = names == required or set(names).issuperset(required)
+        if covers:
+            self._covering, self._covered = constraints, required
+        return covers
 
     def missing(self, claim: Claim, handler: Handler) -> Constraints | None:
         """The constraints that the job must have; None: it has every limit. A limit that its producer did not

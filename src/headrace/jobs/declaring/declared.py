@@ -19,13 +19,10 @@ from headrace.core.values.names import PATTERN
 from headrace.engine.declared.registry import Decode
 from headrace.engine.running.children.main_module import MainModule
 from headrace.jobs.options import TaskOptions
-from headrace.jobs.payload.arguments import Arguments
+from headrace.jobs.payload.arguments import Arguments, Encode
 from headrace.jobs.payload.versions import Upcast, VersionedArguments
 
 from .call_constraints import CallConstraints, QueueLimits
-
-#: Arguments to the bytes that are stored.
-Encode = Callable[[tuple[Any, ...], dict[str, Any]], bytes]
 
 
 class Declared:
@@ -59,7 +56,7 @@ class Declared:
         self.plain: bool = self.is_plain()
         wraps = codec is not None and self.binding is None
         # From arguments to the bytes that are stored, and back.
-        self._encode: Encode = arguments.encode_checked if validate else arguments.encode
+        self._encode: Encode = arguments.checked_encoder() if validate else arguments.encode
         self.encode: Encode = self._encode_wrapped if wraps else self._encode
         self.decode: Decode = arguments.decode if codec is None else self._decode_wrapped
 

@@ -23,6 +23,9 @@ from headrace.core.errors import InvalidPayload, NewerVersion
 from headrace.core.values.bounds import Count
 from headrace.engine.running.injection.dependencies import asked_of_callers
 
+#: Arguments to bytes.
+Encode = Callable[[tuple[Any, ...], dict[str, Any]], bytes]
+
 #: The first byte of a payload that is an array of one.
 ONLY_POSITIONAL = 0x91
 
@@ -81,10 +84,6 @@ class Arguments:
         # Whether the arguments hold secrets or models; None: not known yet
         self._secret: bool | None = None
         self._models = False
-        # The types of positional arguments that are valid without a look at them, and what looks at others
-        self._exact: list[type] = []
-        self._check: Callable[[bytes], object] = self.decode
-        self._simple: bool | None = None  # positional arguments have a short way; None: not known yet
         self._quick = True  # its payload has no version
         self._provided = signature.parameters.keys() - self.signature.parameters.keys()
         parameters = self.signature.parameters.values()
@@ -103,22 +102,33 @@ class Arguments:
         """The payload of a call without arguments; None: the function needs some."""
         return NO_ARGUMENTS if self._plain and not self._least else None
 
-    def encode_checked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
-        """The payload; `InvalidPayload` also when the worker could not decode it into the types."""
-        if not kwargs and self._simple and self._least <= len(args) <= self._most:
-            try:
-                payload = encode_quickly((args,))
-                # Values of exactly the plain types that are wanted need no decoding, which takes longer.
-                if not self._exact or [*map(type, args)] != self._exact:
-                    self._check(payload)
-                return payload
-            except Exception:  # nosec B110 # raised below
-                pass  # the error is raised below, with the name of the parameter
-        payload = self.encode(args, kwargs)
-        if self._simple is None:
-            self._set_up_check()
-        self.decode(payload)
-        return payload
+    def checked_encoder(self) -> Encode:
+        """`encode` that also raises `InvalidPayload` when the worker could not decode the arguments into the
+        types. It is a closure, which finds its own variables faster than attributes: a check takes hardly
+        longer than what this saves."""
+        least, most, is_set_up, is_short = self._least, self._most, False, False
+        exact: list[type] = []
+        check: Callable[[bytes], object] = self.decode
+
+        def encode(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bytes:
+            nonlocal is_set_up, is_short, exact, check
+            if is_short and not kwargs and least <= len(args) <= most:
+                try:
+                    payload = encode_quickly((args,))
+                    # Values of exactly the plain types that are wanted need no decoding, which takes longer.
+                    if not exact or [*map(type, args)] != exact:
+                        check(payload)
+                    return payload
+                except Exception:  # nosec B110 # raised below
+                    pass  # the error is raised below, with the name of the parameter
+            payload = self.encode(args, kwargs)
+            if not is_set_up:
+                is_short, exact, check = self._short_way()
+                is_set_up = True
+            self.decode(payload)
+            return payload
+
+        return encode
 
     def encode(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, ordered: bool = False) -> bytes:
         """The payload; `InvalidPayload` when the arguments do not fit the parameters, or cannot be
@@ -171,12 +181,13 @@ class Arguments:
         """The annotations of the function as types."""
         return hints_of(self._function, self._local_names)
 
-    def _set_up_check(self) -> None:
-        """Prepare the short way of `encode_checked`, if there is one."""
+    def _short_way(self) -> tuple[bool, list[type], Callable[[bytes], object]]:
+        """For `checked_encoder`: whether positional arguments have a short way, the types of those that are
+        valid without a look at them, and what looks at others. `encode` has found secrets and models."""
         types = [self._type(each) for each in self._positional]
-        self._check = encoding.checker(self._decoder)
-        self._simple = self._plain and self._quick and not self._secret and not self._models
-        self._exact = types if all(each in _SCALARS for each in types) else []
+        is_short = self._plain and self._quick and not self._secret and not self._models
+        exact = types if all(each in _SCALARS for each in types) else []
+        return is_short, exact, encoding.checker(self._decoder)
 
     def _any_holds(self, holds: Callable[[Any], bool]) -> bool:
         return any(holds(self._type(each)) for each in self.signature.parameters.values())

@@ -143,6 +143,12 @@ WHERE tenants.stream = gone.stream AND tenants.place = gone.place AND tenants.te
 
 # --- claiming --------------------------------------------------------------------------------------------
 
+# namespace, kinds, names, consumer, how many, lanes, token, offset, bytes
+CLAIM_LINE = """
+SELECT * FROM headrace.claim_line($1, $2::text[], $3::text[], $4, $5, $6::smallint[], $7, $8, $9)
+ORDER BY rank
+"""
+
 # namespace, kinds, names, lanes, whether child work is first, whether suspects and child work are wanted, how
 # many tenants, how many messages → the streams, the first open lines
 OPEN_CLAIM = """

@@ -18,7 +18,7 @@ from headrace.stores.postgres.topics.drawing import draw
 from headrace.stores.postgres.topics.groups import revive
 from headrace.stores.sql.claim_query import ClaimQuery
 from headrace.stores.sql.lanes import SUSPECT
-from headrace.stores.sql.limits.budgets import UNREADABLE
+from headrace.stores.sql.limits.budgets import UNREADABLE, constraints_of
 from headrace.stores.sql.settling import RowToken
 
 
@@ -51,6 +51,36 @@ def claims_of(rows: list[Row], query: ClaimQuery, values: Sequence[object]) -> l
     """The claims that `headrace.claim` answered to these values."""
     streams, number = query.streams_in_turn, cast(int, values[9])
     return [claim_of(streams[position - 1], number, *row) for _, position, *row in rows]
+
+
+def line_values_of(namespace: str, query: ClaimQuery, offset_us: int) -> list[object]:
+    """The values of `limit_statements.CLAIM_LINE`."""
+    streams = query.streams_in_turn
+    return [
+        namespace,
+        [stream.kind for stream in streams],
+        [stream.name for stream in streams],
+        query.consumer,
+        min(query.limit, query.constrained),
+        list(query.lanes),
+        new_number(),
+        offset_us,
+        CLAIM_BYTES,
+    ]
+
+
+def are_several_lines_open(rows: list[Row]) -> bool:
+    """Whether `headrace.claim_line` did nothing although a line is open. It will not do the next ones either,
+    most of the time."""
+    return bool(rows) and rows[0][0] == 0 and rows[0][1] > 0
+
+
+def line_claims_of(rows: list[Row], query: ClaimQuery, values: Sequence[object]) -> list[Claim]:
+    """The claims that `headrace.claim_line` answered to these values: all have the same constraints."""
+    if not rows or rows[0][0] == 0:
+        return []
+    streams, number, constraints = query.streams_in_turn, cast(int, values[6]), constraints_of(rows[0][-1])
+    return [claim_of(streams[position - 1], number, *(*row, constraints)) for _, position, *row, _ in rows]
 
 
 def claim_of(

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 from itertools import count
 from time import monotonic
-from typing import Any
+from typing import Any, Final
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
@@ -15,14 +15,26 @@ from headrace.stores.postgres.address import PostgresAddress
 from headrace.stores.postgres.limits.taking import claim_with_lines
 from headrace.stores.postgres.session.session import Session
 from headrace.stores.postgres.session.waiters import streams_and_topics
-from headrace.stores.postgres.statements import message_statements
+from headrace.stores.postgres.statements import limit_statements, message_statements
 from headrace.stores.postgres.steps import PostgresSteps
 from headrace.stores.postgres.topics.drawing import needs_of
 from headrace.stores.sql.claim_query import ClaimQuery
 from headrace.stores.sql.settling import hand_back
 
-from .claim import are_lines_open, claim, claims_of, values_of
+from .claim import (
+    are_lines_open,
+    are_several_lines_open,
+    claim,
+    claims_of,
+    line_claims_of,
+    line_values_of,
+    values_of,
+)
 from .settle import settle
+
+#: After a look found that one statement will not do, so many claims go without another look: it costs a round
+#: trip.
+UNLOOKED: Final = 10
 
 
 class PostgresClaims(PostgresSteps):
@@ -32,6 +44,8 @@ class PostgresClaims(PostgresSteps):
         super().__init__(address, namespace=namespace, durability=durability, clock=clock)
         self._turns = count(1)
         self._lined: set[tuple[Stream, ...]] = set()  # streams whose last claim brought some with constraints
+        # How many claims from streams go without a look whether one statement will do
+        self._unlooked: dict[tuple[Stream, ...], int] = {}
         self._giving_back: set[asyncio.Task[Any]] = set()  # the claims of cancelled callers
 
     async def claim(
@@ -98,7 +112,7 @@ class PostgresClaims(PostgresSteps):
             rows = await session.call(message_statements.CLAIM, values)
             if not are_lines_open(rows):
                 return claims_of(rows, query, values)
-        claims = await session.write(
+        claims = await self._claim_line(session, query) or await session.write(
             lambda transaction: claim_with_lines(transaction, query), durable=False, lines=True
         )
         if any([claim.constraints is not None for claim in claims]):
@@ -106,6 +120,19 @@ class PostgresClaims(PostgresSteps):
         else:
             self._lined.discard(tuple(query.streams))
         return claims
+
+    async def _claim_line(self, session: Session, query: ClaimQuery) -> list[Claim]:
+        """Claim with one statement, where there is one line and nothing else; none: more is to be decided."""
+        streams = tuple(query.streams)
+        if unlooked := self._unlooked.pop(streams, 0):
+            if unlooked > 1:
+                self._unlooked[streams] = unlooked - 1
+            return []
+        values = line_values_of(self._namespace, query, session.offset_us)
+        rows = await session.call(limit_statements.CLAIM_LINE, values)
+        if are_several_lines_open(rows):
+            self._unlooked[streams] = UNLOOKED
+        return line_claims_of(rows, query, values)
 
     async def _give_back(self, session: Session, claiming: asyncio.Future[list[Claim]]) -> None:
         """Hand back the claims of a caller that was cancelled and will never receive them. If this fails,

@@ -80,7 +80,8 @@ def _claim_with_lines(
     lined = [LineStream(each.number, bool(each.held_children)) for each in streams if each.held_lines]
     chosen = _chosen(ConstrainedChoice(lined, request, found), taking)
     taking.finish()
-    lease([seq for seq in chosen if seq not in taking.constraints])
+    if plain := [seq for seq in chosen if seq not in taking.constraints]:
+        lease(plain)
     return _read_claims(transaction, streams, chosen, number, taking.constraints) if chosen else []
 
 

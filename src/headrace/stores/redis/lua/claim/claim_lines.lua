@@ -8,6 +8,9 @@
 -- answers:  those of claim.lua; what has constraints is in the lane x, its messages as `answered` of message.lua makes
 --           them
 local MESSAGES_MOST, PORTION, AT_ONCE = 500, 200, 100
+-- Makes an entry of what is handed out longer. The server keeps up to 4 KiB of entries together, and walks over all of
+-- them that are before the one that it looks for.
+local FILLER = string.rep('.', 100)
 local constrained = tonumber(ARGV[11])
 local lanes_of, looked_at = {}, {}
 
@@ -49,8 +52,8 @@ end
 
 -- Moves messages into the lane of what is handed out; answers how many, the size of all, and the constraints of those
 -- that need no slot: they were deleted by hand, or have other constraints now, which will give theirs back. What is
--- written for each goes into `moved`, see `write_moved`. (Lua pays for each value that is made: this loop makes as few as
--- it can.)
+-- written and answered for each goes into `moved`, see `write_moved`. (Lua pays for each value that is made: this loop
+-- makes as few as it can.)
 local function hand_out(picks, moved)
   local ids, of = ids_of(picks)
   local key, call, count, size, unused = LIMITED .. 's:held', redis.call, 0, 0, {}
@@ -58,56 +61,67 @@ local function hand_out(picks, moved)
     return 0, 0, unused
   end
   local messages, flags = call('HMGET', LIMITED .. 'msg', unpack(ids)), has_flags() and flags_of(ids)
-  local at, before, moved_ids, places, all = #moved.places, #moved.ids, moved.ids, moved.places, moved.messages
+  local before, moved_ids, places, written, entries = #moved.ids, moved.ids, moved.places, moved.written, moved.entries
   for index, id in ipairs(ids) do
     local packed, constraints = messages[index], (of[index] or of[1]).constraints
     if not packed or not string.find(packed, constraints, 1, true) then
       unused[#unused + 1] = constraints
     end
     if packed then
-      local entry = call('XADD', key, '*', 'i', id)
-      places[at + 1], places[at + 2] = id, flags and 'x' .. entry .. flags[index] or 'x' .. entry
-      at, count, size = at + 2, count + 1, size + #packed
-      all[at / 2] = packed
+      local entry, at = call('XADD', key, '*', 'i', id, 'z', FILLER), #written + 1
+      written[at], entries[#entries + 1] = entry, { entry, answered(id, packed) }
+      places[2 * at - 1], places[2 * at] = id, flags and 'x' .. entry .. flags[index] or 'x' .. entry
+      count, size = count + 1, size + #packed
     end
     moved_ids[before + index] = id
   end
   return count, size, unused
 end
 
-local function write_moved(moved)
-  redis.call('ZREM', LIMITED .. 'lined', unpack(moved.ids))
-  if #moved.places > 0 then
-    redis.call('HSET', LIMITED .. 'ids', unpack(moved.places))
+local function forget_bulky()
+  if has_bulky and redis.call('EXISTS', LIMITED .. 'lined') == 0 then
+    redis.call('HDEL', LIMITED .. 'meta', 'bulky')
   end
 end
 
-local function read_new(key, count)
-  local reply = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
+-- The consumer holds what was written. (A command that reads would answer it all, which costs more than the rest.)
+local function write_moved(moved)
+  local written = moved.written
+  if #moved.ids > 0 then
+    redis.call('ZREM', LIMITED .. 'lined', unpack(moved.ids))
+    forget_bulky()
+  end
+  if #written > 0 then
+    redis.call('HSET', LIMITED .. 'ids', unpack(moved.places))
+    local last = written[#written]
+    written[#written + 1], written[#written + 2] = 'LASTID', last
+    written[#written + 1], written[#written + 2] = 'FORCE', 'JUSTID'
+    redis.call('XCLAIM', LIMITED .. 's:held', group, consumer, 0, unpack(written))
+  end
+end
+
+local function read_new(key)
+  local reply = redis.pcall('XREADGROUP', 'GROUP', group, consumer, 'COUNT', PORTION, 'STREAMS', key, '>')
   if reply and reply.err then
-    redis.call('XGROUP', 'CREATE', key, group, '0')
-    reply = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', count, 'STREAMS', key, '>')
+    redis.call('XGROUP', 'CREATE', key, group, '0', 'MKSTREAM')
+    reply = redis.call('XREADGROUP', 'GROUP', group, consumer, 'COUNT', PORTION, 'STREAMS', key, '>')
   end
   return reply and reply[1][2] or {}
 end
 
--- The entries as claim.lua answers them, each with its message. Entries that this claim has not written come first:
--- where the group was made again, where a step was cut short, or from another program. They must not leave as many of
--- its own unread, which no later claim may come for.
-local function read_held(count, moved)
-  local key, places, messages = LIMITED .. 's:held', moved.places, moved.messages
-  local entries, before, last = read_new(key, count), 0, places[2 * count - 1]
-  while #entries > before and entries[#entries][2][2] ~= last and #entries < count + MESSAGES_MOST do
-    before = #entries
-    for _, entry in ipairs(read_new(key, PORTION)) do
+-- Entries that no claim holds, each with its message: where the group was made again, where a step was cut short, or from
+-- another program. They come first: once a later entry is held, no claim would read them.
+local function read_forgotten()
+  local entries = {}
+  repeat
+    local found = read_new(LIMITED .. 's:held')
+    for _, entry in ipairs(found) do
+      local id = entry[2][2]
+      local packed = redis.call('HGET', LIMITED .. 'msg', id)
+      entry[2] = packed and answered(id, packed) or entry[2]
       entries[#entries + 1] = entry
     end
-  end
-  for index, entry in ipairs(entries) do
-    local id = entry[2][2]
-    local packed = places[2 * index - 1] == id and messages[index] or redis.call('HGET', LIMITED .. 'msg', id)
-    entry[2] = packed and answered(id, packed) or entry[2]
-  end
+  until #found < PORTION or #entries >= MESSAGES_MOST
   return entries
 end
 
@@ -126,11 +140,15 @@ local function take_constrained(stream, lane, limit)
   end
   turn_to(stream)
   looked_at[stream .. letter] = true
-  gather_counts()
   take_ticket(letter)
+  if redis.call('EXISTS', LIMITED .. 'open/' .. letter) == 0 then
+    return 0
+  end
+  gather_counts()
+  has_bulky = redis.call('HEXISTS', LIMITED .. 'meta', 'bulky') == 1
   local room = math.min(room, here)
-  local moved = { ids = {}, places = {}, messages = {} }
-  while count < limit and bytes < room and tried < LINES_TRIED do
+  local moved = { ids = {}, places = {}, written = {}, entries = read_forgotten() }
+  while #moved.entries < count + MESSAGES_MOST and count < limit and bytes < room and tried < LINES_TRIED do
     bytes_left = room - bytes
     local picks = pick_some(letter, math.min(limit - count, AT_ONCE))
     local found, size, unused = hand_out(picks, moved)
@@ -143,11 +161,9 @@ local function take_constrained(stream, lane, limit)
     end
     count, bytes = count + found, bytes + size
   end
-  if #moved.ids > 0 then
-    write_moved(moved)
-  end
-  if count > 0 then
-    reads[#reads + 1] = { stream, 'x', read_held(count, moved) }
+  write_moved(moved)
+  if #moved.entries > 0 then
+    reads[#reads + 1] = { stream, 'x', moved.entries }
     spend_held(count, bytes, lane)
   end
   if redis.call('EXISTS', LIMITED .. 'open/' .. letter) == 1 then

@@ -18,12 +18,13 @@
 --   open/<letter>        sorted set: tenants that have open lines, by turn
 --   open/<letter>/<tenant>  sorted set: constraints of open lines, by the place of the first message
 --   blocked              hash: line → the budget that it waits for
+--   meta                 its field `bulky`: some message of more than BULKY bytes came into a line since all were empty
 --   s:<lane>/open        stream with one entry, a ticket, while there is an open line: it wakes one reader
 local LIMITS = KEYS[#KEYS]
 local LIMITED, LIMITED_LABEL = string.sub(META, 1, -5), LABEL -- the stream that the script is about
 local LANES = 'abcdefghij' -- the letters of the lanes 0 to 9
 local LANE_NAMES = { 'suspect', 'returned', 'high', 'normal', 'low' }
-local LOOK_US, GATHER_US, STREAMS_MOST, PASSED_MOST = 1000, 20000, 16, 100
+local LOOK_US, GATHER_US, STREAMS_MOST, PASSED_MOST, BULKY = 1000, 20000, 16, 100, 2048
 local known_constraints, known_figures, known_counts = {}, {}, {}
 
 local function letter_of(lane)

@@ -26,8 +26,11 @@ local function has_turn(id, flags, message)
 end
 
 local function put_in_line(id, flags, message, lane, now)
-  local letter = letter_of(lane)
-  redis.call('HSET', MESSAGES, id, packed_for_line(message))
+  local letter, packed = letter_of(lane), packed_for_line(message)
+  redis.call('HSET', MESSAGES, id, packed)
+  if #packed > BULKY then
+    redis.call('HSET', META, 'bulky', '1')
+  end
   set_place(id, letter, flags)
   note_lane('x')
   note_lane(letter)

@@ -7,36 +7,53 @@ local LINES_TRIED, REACH_MOST = 200, 128
 local now = clock()
 local tried, reach = 0, 16 -- lines that a limit has refused; how many lines of a tenant are looked at together
 local bytes_left = 0 -- for what is picked next; the last message may be larger
+local has_bulky = false -- see limits.lua
 
--- Some first messages of a line, each with its place. Where one follows before `bound`, as many as may be picked.
+-- The ids of some first messages of a line, and their places. Where one follows before `bound`, as many as may be picked.
+-- A line that is alone has no bound, and needs no places.
 local function first_in(line, most, bound, is_alone)
-  local key = LIMITED .. 'line/' .. line
-  local found = redis.call('ZRANGE', key, 0, is_alone and most or 1, 'WITHSCORES')
-  if not is_alone and most > 1 and found[4] and tonumber(found[4]) < bound then
+  local key, ids, places = LIMITED .. 'line/' .. line, {}, {}
+  if is_alone then
+    return redis.call('ZRANGE', key, 0, most), places
+  end
+  local found = redis.call('ZRANGE', key, 0, 1, 'WITHSCORES')
+  if most > 1 and found[4] and tonumber(found[4]) < bound then
     found = redis.call('ZRANGE', key, 0, most, 'WITHSCORES')
   end
-  return found
+  for at = 1, #found, 2 do
+    ids[#ids + 1], places[#places + 1] = found[at], found[at + 1]
+  end
+  return ids, places
 end
 
--- How many of the first `count` messages have room.
-local function fitting(found, count)
+-- How many of the first `count` messages have room. Where all are small, it need not ask for the size of each.
+local function fitting(ids, count)
+  if not has_bulky then
+    count = math.min(count, math.max(0, math.ceil(bytes_left / BULKY)))
+    bytes_left = bytes_left - count * BULKY
+    return count
+  end
   for index = 1, count do
     if bytes_left <= 0 then
       return index - 1
     end
-    bytes_left = bytes_left - redis.call('HSTRLEN', LIMITED .. 'msg', found[2 * index - 1])
+    bytes_left = bytes_left - redis.call('HSTRLEN', LIMITED .. 'msg', ids[index])
   end
   return count
+end
+
+local function place_at(line, rank)
+  return redis.call('ZRANGE', LIMITED .. 'line/' .. line, rank, rank, 'WITHSCORES')[2]
 end
 
 -- Picks from a line, at most so many, and only those with a place before `bound`. A line that a limit refuses is blocked.
 local function pick_from(letter, constraints, tenant, most, bound, is_alone)
   local line, count = letter .. constraints, 0
-  local found = first_in(line, most, bound, is_alone)
-  while count < most and found[2 * count + 2] and (count == 0 or tonumber(found[2 * count + 2]) < bound) do
+  local ids, places = first_in(line, most, bound, is_alone)
+  while count < most and ids[count + 1] and (count == 0 or is_alone or tonumber(places[count + 1]) < bound) do
     count = count + 1
   end
-  count = fitting(found, count)
+  count = fitting(ids, count)
   local free, refusal = 0, nil
   if count > 0 then
     free, refusal = acquire(constraints, count, now)
@@ -47,11 +64,11 @@ local function pick_from(letter, constraints, tenant, most, bound, is_alone)
     block_line(LIMITED, line, refusal, now)
     return nil
   end
-  local ids = {}
-  for index = 1, free do
-    ids[index] = found[2 * index - 1]
+  local following = is_alone and #ids > free and place_at(line, free) or places[free + 1]
+  for index = #ids, free + 1, -1 do
+    ids[index] = nil
   end
-  return { line = line, constraints = constraints, tenant = tenant, ids = ids, following = found[2 * free + 2] }
+  return { line = line, constraints = constraints, tenant = tenant, ids = ids, following = following }
 end
 
 -- Picks from the lines of a tenant that has no others beside it: the first of all messages that are in them.
