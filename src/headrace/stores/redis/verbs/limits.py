@@ -85,7 +85,7 @@ class RedisLimits(Limiting):
 
     async def heal_figures(self, *hashes: Any) -> None:
         """Declare limits again where another program has written something else instead of their figures: the
-        script removes it (lua/shared/healing.lua)."""
+        script removes it (lua/shared/limits/healing.lua)."""
         if self._figures and any(map(is_damaged, hashes)):
             self._notices.warn(
                 f"{self._store.server_name} held something else in place of the figures of limits: they are "
