@@ -40,8 +40,8 @@ class SyncSchedules:
         """Enqueue `call` at the times of a `cron` expression, or after each interval `every`, from now on:
         `app.sync.schedules.add("report", render.call(7), cron="0 9 * * mon-fri", tz="Europe/London")`.
 
-        The schedule is kept in the store. Adding the same schedule again changes nothing. A different
-        schedule of the same name is refused; `put` replaces it.
+        The schedule is kept in the store. A schedule of this name that is there already is an error; `put`
+        replaces it, and is for programs that store their schedules whenever they start.
 
         - `cron` or `every`: a cron expression, or an interval - `tz`: the time zone of `cron`; by default
         UTC - `catch_up`: what happens to times at which no worker ran: `"skip"` (the default), `"one"` or

@@ -50,7 +50,7 @@ async def test_a_schedule_ends_at_its_limit(make_app: MakeApp) -> None:
         await wait_until(lambda: len(ran) == 4)
     assert sorted(ran) == [7, 7, 7, 8]
     # The same schedule again, also when it is over.
-    again = await app.schedules.add("count", count.call(7), every=0.02, limit=3)
+    again = await app.schedules.put("count", count.call(7), every=0.02, limit=3)
     assert again.fired == 3
     # Another limit: it starts anew.
     assert (await app.schedules.put("count", count.call(7), every=0.02, limit=2)).fired == 0
@@ -82,10 +82,10 @@ async def test_a_schedule_fires_between_its_start_and_its_end(make_app: MakeApp)
 async def test_put_replaces_what_add_refuses(make_app: MakeApp) -> None:
     app = make_app()
     task = report(app)
-    await app.schedules.put("report", task.call(1), every=3600)
-    with pytest.raises(ConfigurationError, match="another schedule called 'report'"):
-        await app.schedules.add("report", task.call(2), every=3600)
-    first = await app.schedules.add("report", task.call(1), every=3600)
+    first = await app.schedules.put("report", task.call(1), every=3600)
+    for number in (1, 2):
+        with pytest.raises(ConfigurationError, match="another schedule called 'report'"):
+            await app.schedules.add("report", task.call(number), every=3600)
     # Only the call has changed: its times go on.
     other = await app.schedules.put("report", task.call(2), every=3600)
     assert other.next_at == first.next_at

@@ -225,7 +225,7 @@ class Story:
 
     async def _scheduled(self) -> None:
         schedules, call = self.app.schedules, self._tasks["note"].call("scheduled")
-        await again(lambda: schedules.add("often", call, every=0.1, catch_up="all"))
+        await again(lambda: schedules.put("often", call, every=0.1, catch_up="all"))
         await wait_until(lambda: self._fired() >= 2, PATIENCE, "it has fired")
         await again(lambda: schedules.pause("often"))
         await again(lambda: schedules.resume("often"))

@@ -558,7 +558,7 @@ async def test_schedules_of_the_store_are_bound_to_their_name_and_time(make: Mak
 
         app.on(signals.BackendError)(heard.append)
         await app.schedules.add("daily", report.call("secret"), every=10)
-        await app.schedules.add("daily", report.call("secret"), every=10)  # changes nothing
+        await app.schedules.put("daily", report.call("secret"), every=10)
         backend = app._app_loop.backend
         [record] = (await backend.schedules([DEFAULT])).records
         assert record.definition is not None
@@ -587,17 +587,17 @@ async def forge(app: App, name: str, definition: bytes) -> None:
     assert swapped.done
 
 
-async def test_adding_a_schedule_again_signs_it_with_the_new_key(make: Make, url: str) -> None:
-    async def add(keys: list[str]) -> None:
+async def test_putting_a_schedule_again_signs_it_with_the_new_key(make: Make, url: str) -> None:
+    async def put(keys: list[str]) -> None:
         async with App(url, codec=make(keys)) as app:
 
             @app.task(name="report")
             async def report(of: str) -> None: ...
 
-            await app.schedules.add("daily", report.call("sales"), every=10)
+            await app.schedules.put("daily", report.call("sales"), every=10)
 
-    await add([KEY])
-    await add([NEW, KEY])
-    await add([NEW])
+    await put([KEY])
+    await put([NEW, KEY])
+    await put([NEW])
     async with App(url, codec=make(NEW)) as app:
         assert await (await app.schedules.run_now("daily")).status() is JobStatus.QUEUED

@@ -5,14 +5,13 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Coroutine, Mapping
 from datetime import datetime
-from functools import partial
 from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 import msgspec
 from msgspec import UNSET
 
 from headrace.core.encoding.codec import BindingCodec
-from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
+from headrace.core.errors import BackendUnavailable, ConfigurationError, InvalidPayload, UnverifiedPayload
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.schedules.schedule import (
@@ -117,8 +116,8 @@ class Schedules:
         """Enqueue `call` at the times of a `cron` expression, or after each interval `every`, from now on:
         `await app.schedules.add("report", render.call(7), cron="0 9 * * mon-fri", tz="Europe/London")`.
 
-        The schedule is kept in the store. Adding the same schedule again changes nothing. A different
-        schedule of the same name is refused; `put` replaces it.
+        The schedule is kept in the store. A schedule of this name that is there already is an error; `put`
+        replaces it, and is for programs that store their schedules whenever they start.
 
         - `cron` or `every`: a cron expression, or an interval
         - `tz`: the time zone of `cron`; by default UTC
@@ -131,7 +130,16 @@ class Schedules:
           stays in the list until it is removed
         """
         timing = bounded(timing_of(cron, every, tz, catch_up, jitter), starts, ends)
-        return await self._app_loop.repeat(self._add, self._dynamic(name, call, timing, limit))
+        schedule, uncertain = self._dynamic(name, call, timing, limit), False
+
+        def note(error: BackendUnavailable) -> None:
+            nonlocal uncertain
+            uncertain = uncertain or error.uncertain
+
+        async def attempt() -> ScheduleInfo:
+            return await self._add(schedule, repeated=uncertain)
+
+        return await self._app_loop.repeat(attempt, on_error=note)
 
     async def put(
         self,
@@ -223,7 +231,8 @@ class Schedules:
         schedule = self._declared.get(record.name)
         return schedule is None or schedule.queue == record.stream.name
 
-    async def _add(self, schedule: Schedule) -> ScheduleInfo:
+    async def _add(self, schedule: Schedule, *, repeated: bool) -> ScheduleInfo:
+        """`repeated`: an earlier try may have stored it, with its answer lost."""
         now_us, records = await self._records()
         for record in records:
             if record.name == schedule.name and record.stream.name != schedule.queue:
@@ -232,11 +241,13 @@ class Schedules:
         addition = add(stream, schedule.name, encode_bound(schedule, codec))
         [added] = await self._app_loop.backend.swap_schedules([addition])
         known = None if added.record is None else _opened(added.record, codec)
-        if added.record is None or known is None or known.anew != schedule:
+        if added.record is None or known is None:
             raise _taken(schedule.name)
-        if codec is not None and not added.done:
-            # The stored schedule may need a key that is about to be removed.
-            await self._swap(added.record, partial(redefine, definition=encode_bound(known, codec)))
+        if not (added.done or (repeated and known.anew == schedule)):
+            raise ConfigurationError(
+                f"there is another schedule called {schedule.name!r}: replace it with `put`, give this one another "
+                "name, or remove that one first"
+            )
         return info_of(added.record, known, max(now_us, added.record.last_us))
 
     def _dynamic(self, name: str, call: Call[Any], timing: Timing, limit: int | None) -> Schedule:
@@ -271,8 +282,8 @@ class Schedules:
                 change = add(stream, schedule.name, definition)
             else:
                 known = _readable(record, codec)
-                if known is not None and known.anew == schedule:
-                    return record
+                if known is not None and known.anew == schedule and codec is None:
+                    return record  # with a codec, it may need a key that is about to be removed
                 change = _replacement(record, known, schedule, codec)
             [swapped] = await self._app_loop.backend.swap_schedules([change])
             if swapped.done and swapped.record is not None:

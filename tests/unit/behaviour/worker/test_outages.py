@@ -143,6 +143,15 @@ async def test_a_retry_whose_answer_was_lost_is_told_as_one(app: App, outage: Ou
     assert await app.job(id).status() is JobStatus.QUEUED
 
 
+async def test_a_schedule_is_added_though_the_answer_was_lost(app: App, outage: Outage) -> None:
+    @app.task(name="see")
+    async def see() -> None: ...
+
+    outage.of("swap_schedules", times=1, late=True)
+    await app.schedules.add("often", see.call(), every=60)
+    assert [info.name for info in await app.schedules.list()] == ["often"]
+
+
 async def test_a_schedule_is_removed_though_the_answer_was_lost(app: App, outage: Outage) -> None:
     @app.task(name="see")
     async def see() -> None: ...
