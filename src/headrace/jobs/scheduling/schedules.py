@@ -245,8 +245,8 @@ class Schedules:
             raise _taken(schedule.name)
         if not (added.done or (repeated and known.anew == schedule)):
             raise ConfigurationError(
-                f"there is another schedule called {schedule.name!r}: replace it with `put`, give this one another "
-                "name, or remove that one first"
+                f"there is another schedule called {schedule.name!r}: replace it with `put`, give this one "
+                "another name, or remove that one first"
             )
         return info_of(added.record, known, max(now_us, added.record.last_us))
 
