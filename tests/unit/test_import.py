@@ -45,6 +45,6 @@ def test_stores_and_the_parts_of_a_worker_are_loaded_later(loaded: set[str]) -> 
 
 
 def test_the_number_of_modules_stays_small(loaded: set[str]) -> None:
-    # Each takes about a quarter of a millisecond: 215 of headrace and as many others are about 100 ms.
-    assert len([name for name in loaded if name.partition(".")[0] == "headrace"]) <= 225
+    # Each takes about a quarter of a millisecond: 230 of headrace and as many others are about 100 ms.
+    assert len([name for name in loaded if name.partition(".")[0] == "headrace"]) <= 235
     assert len(loaded) <= 450

@@ -28,6 +28,7 @@ from headrace.core.topics.topic import (
 _REQUIRES = re.compile(r"^-- requires:(.*)$", re.MULTILINE)
 _CONTINUES = re.compile(r"^-- continues: (\w+)$", re.MULTILINE)
 _CALLS = re.compile(r"^-- calls: +(\w+)$", re.MULTILINE)
+_OFFERS = re.compile(r"^-- offers: +(.*)$", re.MULTILINE)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -72,7 +73,17 @@ local RULES = '{rules_text(TopicRules())}'
 
 
 def _text(name: str) -> str:
-    return _BOUNDS.get(name, "") + _FILES[name].read_text(encoding="utf-8")
+    text = _BOUNDS.get(name, "") + _FILES[name].read_text(encoding="utf-8")
+    offered = " ".join(_OFFERS.findall(text)).split()
+    return _in_block(text, offered) if offered else text
+
+
+def _in_block(text: str, offered: list[str]) -> str:
+    """A part that says what it offers keeps its other names to itself: Lua allows a script 200 of them."""
+    names = "|".join(offered)
+    text = re.sub(rf"^local function ({names})\b", r"function \1", text, flags=re.MULTILINE)
+    text = re.sub(rf"^local ((?:(?:{names})(?:, )?)+ =)", r"\1", text, flags=re.MULTILINE)
+    return f"local {', '.join(offered)}\ndo\n{text}\nend"
 
 
 def _script(name: str) -> Script:

@@ -8,10 +8,10 @@ BUG = SeededBug(
     file="stores/redis/lua/upkeep/forget_consumers.lua",
     why="Limited jobs of a worker that died are not recovered.",
     before="""
-        elseif redis.call('XLEN', lane_key(lane)) > 0 or (lane == HELD and has_lines) then
+      elseif length_of(lane) > 0 or (lane == HELD and has_lines) then
     """,
     after="""
-        elseif redis.call('XLEN', lane_key(lane)) > 0 then
+      elseif length_of(lane) > 0 then
     """,
     tests=(
         contract(

@@ -20,12 +20,18 @@
 --   blocked              hash: line → the budget that it waits for
 --   meta                 its field `bulky`: some message of more than BULKY bytes came into a line since all were empty
 --   s:<lane>/open        stream with one entry, a ticket, while there is an open line: it wakes one reader
+--
+-- offers:  LIMITS LIMITED LIMITED_LABEL LOOK_US GATHER_US STREAMS_MOST BULKY known_counts letter_of ticket_key
+-- offers:  constraints_in number_in add_to figures_of tolerance_of next_moment limit_of wake_reader open_line close_line
+-- offers:  set_timer offer offer_to block_line count_waiting enter_line leave_line acquire give_back_to give_back
 local LIMITS = KEYS[#KEYS]
 local LIMITED, LIMITED_LABEL = string.sub(META, 1, -5), LABEL -- the stream that the script is about
 local LANES = 'abcdefghij' -- the letters of the lanes 0 to 9
 local LANE_NAMES = { 'suspect', 'returned', 'high', 'normal', 'low' }
-local LOOK_US, GATHER_US, STREAMS_MOST, PASSED_MOST, BULKY = 1000, 20000, 16, 100, 2048
-local known_constraints, known_figures, known_counts = {}, {}, {}
+local LOOK_US, GATHER_US, STREAMS_MOST, BULKY = 1000, 20000, 16, 2048
+local PASSED_MOST = 100
+local known_counts = {}
+local known_constraints, known_figures = {}, {}
 
 local function letter_of(lane)
   return string.sub(LANES, lane + 1, lane + 1)
@@ -141,7 +147,7 @@ local function tolerance_of(rate)
   return math.floor((rate.burst - 1) * rate.per / rate.count)
 end
 
-local next_moment, tokens_of, spend_tokens
+local tokens_of, spend_tokens
 do
   local function cost_of(rate, starts)
     return math.min(math.ceil(starts * rate.per / rate.count), 2 ^ 50)

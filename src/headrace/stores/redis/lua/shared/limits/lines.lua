@@ -4,6 +4,8 @@
 --
 -- Order keys: `:keys` holds for each key, behind a k, the id that has it from its first place in a line until its end,
 -- and for each id, behind an i, its key. `:parked/<key>` has the others of the key by place.
+--
+-- offers:  PREFIX KEY_HOLDERS has_turn put_in_line let_next_of pass_key
 local PREFIX = string.sub(META, 1, -5)
 local KEY_HOLDERS = PREFIX .. 'keys'
 
