@@ -28,8 +28,9 @@ from .sample import MOST, Ended, SecondSample, is_plain
 #: Seconds between two writes.
 EVERY: Final = 1.0
 
-#: The most records of a second that settlements carry, unless every job is kept.
-CARRIED: Final = 40
+#: The most records of a second that settlements carry, unless every job is kept. When a flood begins in that
+#: second, the rest of `MOST` is for its failures and its slowest jobs.
+CARRIED: Final = 10
 
 #: The most entries that wait while the store is away. Beyond that, the oldest are dropped.
 WAITING: Final = 500

@@ -19,8 +19,11 @@ def recorder_of(bench: Bench) -> HistoryRecorder:
     )
 
 
-def finished(count: int) -> list[FinishedRun]:
-    return [FinishedRun(Claim(SOURCE, str(number), b"", None, claimed_us=1), DONE) for number in range(count)]
+def finished(count: int, seconds: float = 0.0, name: str = "") -> list[FinishedRun]:
+    return [
+        FinishedRun(Claim(SOURCE, f"{name}{number}", b"", None, claimed_us=1), DONE, seconds=seconds)
+        for number in range(count)
+    ]
 
 
 async def test_a_flood_whose_write_takes_seconds_is_no_quiet_second(bench: Bench) -> None:
@@ -37,3 +40,15 @@ async def test_a_flood_whose_write_takes_seconds_is_no_quiet_second(bench: Bench
     assert recorder.attached(few, repeated=False) == few
     await recorder._record()
     assert [each.record for each in recorder.attached(few, repeated=False)] != [None, None]
+
+
+async def test_the_slowest_of_a_flood_find_room_though_it_began_slowly(bench: Bench) -> None:
+    recorder = recorder_of(bench)
+    few = [finished(5, name=f"{part}-") for part in range(8)]
+    for batch in [*few, finished(MOST, name="quick-"), finished(MOST - 10, seconds=1.0, name="slow-")]:
+        bench.held.take([each.claim for each in batch])
+        recorder.ended(recorder.attached(batch, repeated=False))
+    await recorder._record()
+    recorded = await bench.backend.history(SOURCE, limit=1000)
+    slow = [record for record in recorded if record.id.startswith("slow-")]
+    assert len(slow) == MOST - 10
