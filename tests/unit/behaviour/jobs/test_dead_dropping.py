@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace import App, Job, RetryPolicy, signals
+from headrace import App, Job, RetryPolicy, Task, signals
 from headrace.engine.upkeep.dead_dropping import DROP_BATCH
 from tests.support.intercepted_store import InterceptedStore
 from tests.unit.behaviour.work import drain, of
@@ -12,15 +12,21 @@ from tests.unit.behaviour.work import drain, of
 
 async def deaths(app: App, store: InterceptedStore, count: int) -> list[Job[None]]:
     """So many dead letters in the queue `mails`, one a second."""
+    send = failing(app)
+    jobs: list[Job[None]] = []
+    for _ in range(count):
+        store.clock.advance(1)
+        jobs.append(await send.enqueue())
+        await drain(app)  # else several are written together, and died at the same time
+    return jobs
 
+
+def failing(app: App) -> Task[[], None]:
     @app.task(name="send", queue="mails", retry=RetryPolicy.none())
     async def send() -> None:
-        store.clock.advance(1)
         raise ValueError
 
-    jobs = await app.enqueue_many([send.call() for _ in range(count)])
-    await drain(app, concurrency=1)
-    return jobs
+    return send
 
 
 async def kept(app: App) -> list[str]:
@@ -67,7 +73,9 @@ async def test_dead_letters_are_kept_for_a_time(
 
 
 async def test_many_are_dropped_in_steps(app: App, store: InterceptedStore) -> None:
-    await deaths(app, store, 2 * DROP_BATCH + 10)
+    send = failing(app)
+    await app.enqueue_many([send.call() for _ in range(2 * DROP_BATCH + 10)])
+    await drain(app)
     app.queue("mails", dead_limit=0)
     discards = store.watch("discard")
     async with app.worker() as worker:
