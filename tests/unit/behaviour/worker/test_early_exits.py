@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace import App, Job, JobStatus, signals
+from headrace import App, Job, JobStatus, RetryPolicy, signals
 from headrace.engine.worker.worker import Worker
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
@@ -23,7 +23,7 @@ class Waiting:
     def __init__(self, app: App) -> None:
         self.inside = asyncio.Event()
 
-        @app.task(name="wait")
+        @app.task(name="wait", retry=RetryPolicy.fixed(3, 60))
         async def wait() -> None:
             self.inside.set()
             await asyncio.Event().wait()
