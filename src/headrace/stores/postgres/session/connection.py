@@ -28,6 +28,7 @@ from headrace.stores.postgres.faults import (
     is_login_refused,
 )
 
+from . import forks
 from .arrays import ListDumper, TidList, TidListDumper
 
 Row = tuple[Any, ...]
@@ -97,6 +98,7 @@ class PostgresConnection:
         self.listens = False
         self._noticed = False  # a notification arrived together with an answer
         self._cursor = raw.cursor()
+        forks.connections.add(self)
 
     @classmethod
     async def open(cls, address: PostgresAddress, *, pooled: bool | None = None) -> PostgresConnection:
