@@ -4,6 +4,7 @@ today."""
 from __future__ import annotations
 
 import inspect
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -37,4 +38,11 @@ def test_each_coroutine_has_a_plain_method_with_the_same_parameters_and_help(
         plain = getattr(own, name)
         assert not inspect.iscoroutinefunction(plain)
         assert inspect.signature(plain).parameters == inspect.signature(function).parameters
-        assert bool(plain.__doc__) == bool(function.__doc__)
+        assert _listed(plain) == _listed(function)
+
+
+def _listed(function: object) -> list[str]:
+    """What each item of the lists in a function's help begins with. No help at all is an error."""
+    text = inspect.getdoc(function)
+    assert text
+    return re.findall(r"^- (`\w+`)", text, re.MULTILINE)

@@ -43,13 +43,16 @@ class SyncSchedules:
         The schedule is kept in the store. A schedule of this name that is there already is an error; `put`
         replaces it, and is for programs that store their schedules whenever they start.
 
-        - `cron` or `every`: a cron expression, or an interval - `tz`: the time zone of `cron`; by default
-        UTC - `catch_up`: what happens to times at which no worker ran: `"skip"` (the default), `"one"` or
-        `"all"` - `jitter`: delays each job by a random time of at most so many seconds; 0 by default -
-        `starts`: the first time at which it may fire, a datetime with a time zone; by default now. With
-        `every`, it is the first time, and intervals count from it - `ends`: the last time at which it may
-        fire, a datetime with a time zone; by default none - `limit`: how many jobs it enqueues at most; by
-        default there is no limit. A schedule that is over   stays in the list until it is removed
+        - `cron` or `every`: a cron expression, or an interval
+        - `tz`: the time zone of `cron`; by default UTC
+        - `catch_up`: what happens to times at which no worker ran: `"skip"` (the default), `"one"` or
+          `"all"`
+        - `jitter`: delays each job by a random time of at most so many seconds; 0 by default
+        - `starts`: the first time at which it may fire, a datetime with a time zone; by default now. With
+          `every`, it is the first time, and intervals count from it
+        - `ends`: the last time at which it may fire, a datetime with a time zone; by default none
+        - `limit`: how many jobs it enqueues at most; by default there is no limit. A schedule that is over
+          stays in the list until it is removed
         """
         return self._portal.run(
             self._schedules.add,
