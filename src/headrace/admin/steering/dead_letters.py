@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from functools import partial
 
@@ -12,7 +13,7 @@ from headrace.core.errors import ConfigurationError, RequestRefused
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.answers import DeadFilter, ReplayAnswer
-from headrace.core.records.record import DeadLetter, JobStatus, Page, opened_letter
+from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, opened_letter
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
@@ -64,7 +65,7 @@ class DeadLetterVerbs:
     async def replay(self, chosen: DeadSelection) -> Replayed:
         steps, count = RepeatableSteps(), 0
         duplicates: list[str] = []
-        async for stream, ids in self._chosen(chosen):
+        async for stream, ids in self._chosen(chosen, in_order=True):
             answers = await steps.take(partial(self._backend.replay, stream, ids))
             count += answers.count(ReplayAnswer.REPLAYED)
             pairs = zip(ids, answers, strict=True)
@@ -88,15 +89,32 @@ class DeadLetterVerbs:
         if dead:
             await self._backend.forget_history(stream, dead)
 
-    async def _chosen(self, chosen: DeadSelection) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
-        """The chosen dead letters, stream by stream, in steps."""
+    async def _chosen(
+        self, chosen: DeadSelection, *, in_order: bool = False
+    ) -> AsyncIterator[tuple[Stream, Sequence[str]]]:
+        """The chosen dead letters, stream by stream, in steps; `in_order`: as they died."""
         for stream in await with_retries(partial(chosen.place.streams, self._backend)):
             ids = chosen.ids
             if ids is None:
                 # All ids first, because each step removes letters and would shift the later pages.
-                ids = [id async for id in self._matching(stream, chosen.only)]
+                ids = [id async for id in self._matching(stream, chosen.only)][::-1]
+            elif in_order and len(ids) > 1:
+                ids = await self._by_death(stream, ids)
             for start in range(0, len(ids), STEP):
                 yield stream, ids[start : start + STEP]
+
+    async def _by_death(self, stream: Stream, ids: Sequence[str]) -> Sequence[str]:
+        """Sort ids as their dead letters died. Of two that died in the same moment, the first given is last:
+        callers take ids from listings, which begin with the latest."""
+        died_us: dict[str, int] = {}
+        for start in range(0, len(ids), STEP):
+            asked = (self._died_us(stream, id) for id in ids[start : start + STEP])
+            died_us |= zip(ids[start : start + STEP], await asyncio.gather(*asked), strict=True)
+        return sorted(reversed(ids), key=died_us.__getitem__)
+
+    async def _died_us(self, stream: Stream, id: str) -> int:
+        record = await with_retries(lambda: attempt(self._backend.get(stream, id)))
+        return record.ended_us if isinstance(record, Record) and record.status is JobStatus.DEAD else 0
 
     async def _matching(self, stream: Stream, only: DeadFilter) -> AsyncIterator[str]:
         cursor: str | None = None
@@ -124,7 +142,7 @@ def dead_filter(task: str | None, reason: DeadReason | str | None) -> DeadFilter
     return DeadFilter(task, None if reason is None else _reason(reason))
 
 
-def listed(ids: Sequence[str]) -> list[str]:
+def listed(ids: Sequence[str]) -> Sequence[str]:
     if isinstance(ids, str):
         raise ConfigurationError(f"ids must be a list of ids, not the text {ids!r}")
     return list(ids)

@@ -32,6 +32,7 @@ from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.place import known_groups, known_queues, place_options
 from headrace.cli.target.store import Command, on_store, on_store_with
 from headrace.core.messages.outcome import DeadReason
+from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import DeadLetter, JobStatus
 from headrace.core.values.times import ago
 from headrace.sync import SyncAdmin
@@ -258,7 +259,7 @@ def _table(found: list[DeadLetter]) -> FittedTable:
 
 
 def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
-    """The selected dead letters, and the ids that are no dead letters."""
+    """The selected dead letters, those that died first come first, and the ids that are no dead letters."""
     wish.check()
     admin = app.sync.admin
     chosen: Chosen = defaultdict(list)
@@ -266,25 +267,28 @@ def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
     if not wish.ids:
         for letter in _letters(app, wish.place, wish.task, wish.reason):
             chosen[place_of(letter)].append(letter.id)
+        return {place: ids[::-1] for place, ids in chosen.items()}, missing
+    dead: list[JobInfo] = []
     for id in dict.fromkeys(wish.ids):
-        places = _where_dead(admin, id, wish.place)
-        for place in places:
-            chosen[place].append(id)
-        if not places:
+        found = _dead_under(admin, id, wish.place)
+        dead += found
+        if not found:
             missing.append(id)
+    for info in sorted(dead, key=lambda info: info.ended_at.timestamp() if info.ended_at else 0):
+        chosen[place_of(info)].append(info.id)
     return chosen, missing
 
 
-def _where_dead(admin: SyncAdmin, id: str, place: Place) -> list[Place]:
-    """The queue of a job, or all groups in which an event died."""
+def _dead_under(admin: SyncAdmin, id: str, place: Place) -> list[JobInfo]:
+    """The dead job of an id, or the dead event in each of its groups."""
     info = admin.job(id, **place.options)
     if info is None or info.status is not JobStatus.DEAD:
         return []
     if info.topic is None:
-        return [place_of(info)]
+        return [info]
     groups = known_groups(admin, Place(None, info.topic, place.group))
     found = [admin.job(id, **group.options) for group in groups]
-    return [place_of(each) for each in found if each is not None and each.status is JobStatus.DEAD]
+    return [each for each in found if each is not None and each.status is JobStatus.DEAD]
 
 
 def _count(chosen: Chosen) -> int:

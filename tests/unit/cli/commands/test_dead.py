@@ -83,6 +83,12 @@ def test_many_are_replayed_in_steps(headrace: Shell, monkeypatch: pytest.MonkeyP
     assert left(headrace) == set()
 
 
+@pytest.mark.parametrize("chosen", [("--queue", "mails"), ("ada", "bob"), ("bob", "ada")], ids=" ".join)
+def test_they_are_chosen_in_the_order_in_which_they_died(headrace: Shell, chosen: tuple[str, ...]) -> None:
+    listed = [each["id"] for each in headrace.json("dead", "shop:app", "--queue", "mails")]
+    assert headrace.json("dead", "replay", "shop:app", *chosen, "--dry-run")["ids"] == listed[::-1]
+
+
 @pytest.mark.parametrize("verb", ["replay", "discard"])
 def test_where_nobody_can_be_asked_yes_must_be_said(headrace: Shell, verb: str) -> None:
     assert "add --yes" in headrace.refused("dead", verb, "shop:app", "--all")

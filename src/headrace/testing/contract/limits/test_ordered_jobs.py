@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.admin.place import Place
+from headrace.admin.steering.dead_letters import DeadLetterVerbs, chosen_letters
 from headrace.core.messages.outcome import Done, Outcome, Released, Settlement, Snoozed
-from headrace.core.records.answers import CancelAnswer, ReplayAnswer
+from headrace.core.records.answers import CancelAnswer, DeadFilter, ReplayAnswer
 from headrace.core.records.record import ORDER_KEY, JobStatus
 from headrace.core.store import CRASH_LIMIT
 from headrace.testing.contract.kit.stand import HOUR_US, LEASE, Stand, retry
@@ -71,6 +73,21 @@ async def test_a_dead_letter_lets_the_next_in(stand: Stand) -> None:
     assert await stand.claim() == []
     await stand.settle_done(claim)
     await stand.claim_one("a1")
+
+
+@pytest.mark.parametrize("named", [False, True], ids=["all", "by id"])
+async def test_many_dead_letters_are_replayed_as_they_died(stand: Stand, named: bool) -> None:
+    ids = ["a2", "a3", "a1"]
+    await add_keyed(stand, *ids)
+    for id in ids:
+        await stand.die(await stand.claim_one(id))
+        await stand.advance(1)
+    listed = await stand.backend.dead_letters(stand.stream, only=DeadFilter())
+    only = [letter.id for letter in listed] if named else None
+    chosen = chosen_letters(only, Place(stand.stream.name), None, None)
+    assert await DeadLetterVerbs(stand.backend).replay(chosen) == 3
+    for id in ids:
+        await stand.settle_done(await stand.claim_one(id))
 
 
 async def test_the_crash_limit_lets_the_next_in(stand: Stand) -> None:
