@@ -31,7 +31,9 @@ PAGES = {
     "tests/torture/README.md": "project/torture.md",
 }
 
-#: What a search finds here comes last: who searches mostly wants to do something, and a guide says how.
+#: What a search finds in guides comes first, and what it finds in these last: who searches mostly wants to do
+#: something, and a guide says how.
+LISTED_FIRST = ("guides/", "tutorial.md")
 LISTED_LATER = ("reference/", "project/", "internals.md", "reliability")
 
 _SITE_PAGES = {site: repository for repository, site in PAGES.items()}
@@ -47,8 +49,8 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     here = page.file.src_uri
-    if here.startswith(LISTED_LATER):
-        page.meta["search"] = {"boost": 0.1}
+    if here.startswith((*LISTED_FIRST, *LISTED_LATER)):
+        page.meta["search"] = {"boost": 3 if here.startswith(LISTED_FIRST) else 0.1}
 
     def rewritten(link: re.Match[str]) -> str:
         target = _site_target(here, link[2], config, files)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -65,3 +66,20 @@ def test_the_search_works_on_pages_that_are_opened_as_files(site: Path, page: An
     assert "Deployment" in page.locator(".md-search-result__list").inner_text()
     assert asked
     assert not [url for url in asked if not url.startswith("file:")]
+
+
+@pytest.mark.parametrize(
+    ("query", "found"),
+    [
+        ("--reload", "The command line"),
+        ("worker --children", "Deployment"),
+        ("run_in", "Jobs"),
+        ("admin.reset_group", "Admin"),
+        ("RetryPolicy.exponential", "Retries and outcomes"),
+    ],
+)
+def test_the_search_finds_flags_and_names_of_code(site: Path, page: Any, query: str, found: str) -> None:
+    page.goto(f"{(site / 'index.html').as_uri()}?q={quote(query)}")
+    titles = page.locator(".md-search-result__list h1")
+    titles.first.wait_for()
+    assert found in titles.all_inner_texts()

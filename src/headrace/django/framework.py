@@ -85,10 +85,17 @@ class DjangoResult(Protocol):
 
 
 def to_django(moment: datetime | None) -> datetime | None:
-    """A time of headrace as Django has it: without a zone if `USE_TZ` is False."""
-    return moment if moment is None or settings.USE_TZ else timezone.make_naive(moment)
+    """A time of headrace as Django has it: in UTC, or without a zone if `USE_TZ` is False. Then it is that of
+    `TIME_ZONE`: a zone that a request has activated is for what its user sees."""
+    if moment is None or settings.USE_TZ:
+        return moment
+    naive: datetime = timezone.make_naive(moment, timezone.get_default_timezone())
+    return naive
 
 
 def to_headrace(moment: datetime) -> datetime:
     """A time of Django with its zone."""
-    return moment if timezone.is_aware(moment) else timezone.make_aware(moment)
+    if timezone.is_aware(moment):
+        return moment
+    aware: datetime = timezone.make_aware(moment, timezone.get_default_timezone())
+    return aware

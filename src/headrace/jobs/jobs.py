@@ -339,8 +339,9 @@ class Jobs:
                 accepted=accepted,
             )
         limit = self._limits.get(stream.name, self._queue_limit)
+        noun = "job" if limit == 1 else "jobs"
         return QueueFull(
-            f"queue {stream.name!r} holds its limit of {limit} jobs; try again when workers have "
+            f"queue {stream.name!r} holds its limit of {limit} {noun}; try again when workers have "
             "caught up, or raise queue_limit",
             accepted=accepted,
         )

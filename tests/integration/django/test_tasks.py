@@ -14,6 +14,8 @@ from typing import Any
 import django
 import pytest
 from django.db import connection, connections
+from django.test import override_settings
+from django.utils import timezone
 from django.utils.safestring import mark_safe
 from django_shop import tasks
 from django_shop.models import Order
@@ -107,6 +109,21 @@ def test_a_deferred_task_waits(configured: Configure) -> None:
     assert get_app().job(result.id).sync.status() is JobStatus.SCHEDULED
     found = tasks.mail.get_result(result.id)
     assert (found.status, found.task) == (READY, task)
+
+
+def test_without_zones_times_are_those_of_the_project_and_not_of_the_request(configured: Configure) -> None:
+    configured()
+    settings = override_settings(USE_TZ=False, TIME_ZONE="Asia/Tokyo")
+    with settings, timezone.override("America/New_York"):
+        before = timezone.now()
+        result = tasks.add.using(run_after=before).enqueue(2, b=3)
+        run_jobs()
+        found = tasks.add.get_result(result.id)
+        assert found.task.run_after == before
+        near = timedelta(milliseconds=1)  # the time of an id has whole milliseconds
+        assert before - near <= result.enqueued_at == found.enqueued_at <= found.started_at
+        assert found.started_at <= found.finished_at <= timezone.now()
+        assert found.status == SUCCESSFUL  # it did not wait for the hour of another zone
 
 
 def test_texts_of_django_are_arguments_and_other_types_are_refused(configured: Configure) -> None:

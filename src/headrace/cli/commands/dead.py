@@ -29,7 +29,7 @@ from headrace.cli.output.render import (
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.completion import complete_task
 from headrace.cli.target.listing_group import ListingGroup
-from headrace.cli.target.place import known_groups, known_queues, place_options
+from headrace.cli.target.place import check_task, known_groups, known_queues, place_options
 from headrace.cli.target.store import Command, on_store, on_store_with
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.job_info import JobInfo
@@ -137,11 +137,7 @@ def list_dead(
       headrace dead list shop:app --queue mails --json
       headrace dead list shop:app --topic orders --group billing
     """
-    admin = app.sync.admin
-    if place.queue is not None:
-        known_queues(admin, place.queue)
-    if place.topic is not None:
-        known_groups(admin, place)
+    _check_names(app, place, task)
     found = [*islice(_letters(app, place, task, reason), limit + 1)]
     if as_json:
         show_json([_document(letter) for letter in found[:limit]])
@@ -224,6 +220,16 @@ def discard(app: App, wish: LetterSelection, dry_run: bool, yes: bool, as_json: 
     _report(f"{counted(discarded, 'dead letter')} discarded", {"discarded": discarded}, missing, as_json)
 
 
+def _check_names(app: App, place: Place, task: str | None) -> None:
+    """A note is printed for each name that is not known."""
+    if place.queue is not None:
+        known_queues(app.sync.admin, place.queue)
+    if place.topic is not None:
+        known_groups(app.sync.admin, place)  # --task may be the kind of events
+    else:
+        check_task(app, task)
+
+
 def _letters(app: App, place: Place, task: str | None, reason: str | None) -> Iterator[DeadLetter]:
     return all_pages(partial(app.sync.admin.dead, **place.options, task=task, reason=reason))
 
@@ -265,6 +271,7 @@ def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
     chosen: Chosen = defaultdict(list)
     missing: list[str] = []
     if not wish.ids:
+        _check_names(app, wish.place, wish.task)
         for letter in _letters(app, wish.place, wish.task, wish.reason):
             chosen[place_of(letter)].append(letter.id)
         return {place: ids[::-1] for place, ids in chosen.items()}, missing

@@ -29,7 +29,7 @@ from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.completion import complete_task, is_place
 from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.option_types import setting, span_option
-from headrace.cli.target.place import known_groups, known_queues, place_options
+from headrace.cli.target.place import check_task, known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
 from headrace.core.records.job_info import JobInfo, newest_first
 from headrace.core.records.record import JobStatus, Page
@@ -122,7 +122,11 @@ def list_jobs(
     """
     admin = app.sync.admin
     wanted = [status for status in ORDER if not states or status in states]
-    places = known_groups(admin, place) if place.topic else known_queues(admin, place.queue)
+    if place.topic:
+        places = known_groups(admin, place)  # --task is the kind of the events here
+    else:
+        check_task(app, task)
+        places = known_queues(admin, place.queue)
     found = (
         _matching(admin, places, wanted, task) if key is None else _holding(admin, places, key, wanted, task)
     )

@@ -17,7 +17,7 @@ from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import counted, echo
 from headrace.cli.target.completion import complete_task
 from headrace.cli.target.option_types import span_option
-from headrace.cli.target.place import remark
+from headrace.cli.target.place import check_task, remark
 from headrace.cli.target.store import on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
@@ -60,8 +60,7 @@ def pause(app: App, queues: tuple[str, ...], tasks: tuple[str, ...]) -> None:
         app.sync.admin.pause(queue)
         echo(f"{queue} is paused; headrace resume resumes it")
     for task in tasks:
-        if app.tasks and task not in app.tasks:
-            remark(unknown("task", task, app.tasks, owner="the app"))
+        check_task(app, task)
         app.sync.admin.pause(task=task)
         echo(f"task {task} is paused; headrace resume --task {task} resumes it")
 

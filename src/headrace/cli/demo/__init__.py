@@ -17,7 +17,7 @@ import click
 
 from headrace import Job, JobStatus
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import echo, show
+from headrace.cli.output.render import counted, echo, show
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.worker.event_loop import loop_factory
 
@@ -163,7 +163,7 @@ class DemoRun:
         worker.wait(10)
         running = await self._app.admin.jobs(state=JobStatus.RUNNING, limit=1000)
         held = [job.id for job in running if f":{worker.pid}:" in job.worker]
-        self._tell(f"kill -9 of worker {worker.pid}: it held {len(held)} jobs")
+        self._tell(f"kill -9 of worker {worker.pid}: it held {counted(len(held), 'job')}")
         return held
 
     async def _check_ends(

@@ -7,6 +7,7 @@ from functools import wraps
 import click
 
 from headrace.admin.place import Place
+from headrace.app import App
 from headrace.cli.output.render import echo
 from headrace.sync import SyncAdmin
 
@@ -57,6 +58,12 @@ def known_queues(admin: SyncAdmin, queue: str | None) -> list[Place]:
     if queue not in known:
         remark(unknown("queue", queue, known))
     return [Place(queue)]
+
+
+def check_task(app: App, task: str | None) -> None:
+    """A note is printed for a task that the app does not have. The store may still hold jobs of it."""
+    if task is not None and app.tasks and task not in app.tasks:
+        remark(unknown("task", task, app.tasks, owner="the app"))
 
 
 def remark(text: str) -> None:

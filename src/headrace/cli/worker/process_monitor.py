@@ -85,9 +85,12 @@ class ProcessMonitor:
             rate = done / elapsed
             pace = f"{rate:,.0f} a second" if rate >= 1 else f"{rate * 60:,.0f} a minute"
             running = self._worker.running
-            logger.info("%s %s in %.0f s, %s, %s running", f"{done:,}", self._noun(), elapsed, pace, running)
+            what = f"{done:,} {self._noun(done)}"
+            logger.info("%s in %.0f s, %s, %s running", what, elapsed, pace, running)
 
-    def _noun(self) -> str:
+    def _noun(self, done: int) -> str:
         if not self._worker.subscriptions:
-            return "jobs"
-        return "jobs and events" if self._worker.options.queues else "events"
+            return "job" if done == 1 else "jobs"
+        if not self._worker.options.queues:
+            return "event" if done == 1 else "events"
+        return "job or event" if done == 1 else "jobs and events"

@@ -147,7 +147,8 @@ class Relay(Service):
             elif answer.why or self.source.waits_for_room or target.stream.kind != "queue":
                 sending.kept.append(index)
             else:
-                text = f"queue {target.stream.name!r} held its limit of {target.limit} jobs"
+                noun = "job" if target.limit == 1 else "jobs"
+                text = f"queue {target.stream.name!r} held its limit of {target.limit} {noun}"
                 await self._bury(target.stream, message, text)
 
     async def _bury(

@@ -346,3 +346,11 @@ def test_a_job_that_waits_says_for_what(app: App, headrace: Shell) -> None:
 async def is_held_back(app: App, id: str) -> bool:
     job = await app.admin.job(id)
     return job is not None and job.waiting_for == "task:shop.post"
+
+
+@pytest.mark.parametrize("listing", ["jobs", "dead"])
+def test_a_task_that_the_app_does_not_know_is_remarked_on(app: App, headrace: Shell, listing: str) -> None:
+    assert headrace(listing, "shop:app", "--task", "shop.add").stderr == ""
+    result = headrace(listing, "shop:app", "--task", "add")
+    assert result.exit_code == 0
+    assert "the app knows no task 'add'; did you mean shop.add?" in result.stderr

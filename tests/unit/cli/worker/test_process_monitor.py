@@ -39,6 +39,7 @@ async def test_a_line_says_what_was_done(
     [
         (12_345, 10.0, "12,345 jobs in 10 s, 1,234 a second, 0 running"),
         (5, 10.0, "5 jobs in 10 s, 30 a minute, 0 running"),
+        (1, 10.0, "1 job in 10 s, 6 a minute, 0 running"),
     ],
 )
 async def test_the_pace_is_said_in_a_unit_that_fits(
