@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import sqlite3
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from uuid import uuid4
 
+import apsw
 import psycopg
 import pytest
 
@@ -116,6 +116,27 @@ async def test_a_job_in_another_queue_than_its_limits_stops_no_claims(
     await app.close()
 
 
+async def test_a_tenant_that_cannot_be_read_stops_no_claims(tmp_path: Path) -> None:
+    app, seen = App(f"sqlite:///{tmp_path}/jobs.db"), list[str]()
+
+    @app.task(max_running=1, tenant_by="tenant")
+    async def limited(tenant: str) -> None:
+        seen.append(tenant)
+        if len(seen) == 1:
+            await asyncio.to_thread(damage)
+
+    def damage() -> None:
+        with apsw.Connection(f"{tmp_path}/jobs.db") as connection:
+            connection.execute("UPDATE headrace_lines SET tenant = CAST(x'ff' AS TEXT)")
+
+    for tenant in "aba":
+        await limited.enqueue(tenant)
+    async with app.worker():
+        await wait_until(lambda: len(seen) == 3)
+        assert await (await limited.enqueue("c")).wait(timeout=8) is JobStatus.SUCCEEDED
+    await app.close()
+
+
 async def _is_dead(app: App, id: str) -> bool:
     return id in [letter.id for letter in await app.admin.dead(queue="elsewhere")]
 
@@ -128,7 +149,7 @@ def _database(
         file = folder / "jobs.db"
 
         def run_on_file(statement: str) -> None:
-            with sqlite3.connect(file) as connection:
+            with apsw.Connection(str(file)) as connection:
                 connection.execute(statement)
 
         return f"sqlite:///{file}", "headrace_", run_on_file
