@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import asyncio
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from uuid import uuid4
 
+import apsw
 import psycopg
 import pytest
 
+from headrace import App, JobStatus
 from tests.integration.support.damaged_postgres import PostgresTables
 from tests.integration.support.damaged_redis import RedisStore
 from tests.integration.support.damaged_store import check
 from tests.support.postgres_server import PostgresServer
 from tests.support.servers import Fleet, also
+from tests.support.waiting import wait_until
 
 LIMITS = b"{headrace:limits}:"
 
@@ -68,3 +74,91 @@ async def test_postgresql_refuses_rows_that_would_stop_others(server: PostgresSe
                 connection.execute(statement)
         connection.execute("UPDATE headrace.limits SET declared = '{}', override = '{\"name\": 3}'")
     await check(tables.url, structural=False)
+
+
+# --- a row that names another queue than its constraints -------------------------------------------------
+
+OTHER_QUEUE = "(SELECT stream FROM {prefix}streams WHERE name = 'elsewhere')"
+
+
+@pytest.mark.parametrize("number", [OTHER_QUEUE, "0"], ids=["another", "none"])
+@pytest.mark.parametrize("jobs", [1, 3])
+@pytest.mark.parametrize("store", ["sqlite", "postgresql"])
+async def test_a_job_in_another_queue_than_its_limits_stops_no_claims(
+    store: str, number: str, jobs: int, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
+    url, prefix, run = _database(store, tmp_path, request)
+    app, seen = App(url), list[int]()
+
+    @app.task(queue="work", max_running=2)
+    async def limited(number: int) -> None:
+        seen.append(number)
+
+    @app.task(queue="elsewhere")
+    async def other() -> None: ...
+
+    await other.enqueue()
+    damaged = await limited.enqueue(1)
+    for more in range(2, jobs + 1):
+        await limited.enqueue(more)
+    await asyncio.to_thread(
+        run,
+        f"UPDATE {prefix}messages SET stream = {number.format(prefix=prefix)} WHERE id = '{damaged.id}'",
+    )
+    async with app.worker(queues=["work"]):
+        await wait_until(lambda: len(seen) == jobs - 1)
+        assert await (await limited.enqueue(9)).wait(timeout=8) is JobStatus.SUCCEEDED
+        if number == OTHER_QUEUE:
+            await wait_until(lambda: _is_dead(app, damaged.id))
+        [limit] = await app.admin.limits()
+        assert (limit.running, limit.waiting) == (0, 0)
+    assert sorted(seen) == [*range(2, jobs + 1), 9]
+    await app.close()
+
+
+async def test_a_tenant_that_cannot_be_read_stops_no_claims(tmp_path: Path) -> None:
+    app, seen = App(f"sqlite:///{tmp_path}/jobs.db"), list[str]()
+
+    @app.task(max_running=1, tenant_by="tenant")
+    async def limited(tenant: str) -> None:
+        seen.append(tenant)
+        if len(seen) == 1:
+            await asyncio.to_thread(damage)
+
+    def damage() -> None:
+        with apsw.Connection(f"{tmp_path}/jobs.db") as connection:
+            connection.execute("UPDATE headrace_lines SET tenant = CAST(x'ff' AS TEXT)")
+
+    for tenant in "aba":
+        await limited.enqueue(tenant)
+    async with app.worker():
+        await wait_until(lambda: len(seen) == 3)
+        assert await (await limited.enqueue("c")).wait(timeout=8) is JobStatus.SUCCEEDED
+    await app.close()
+
+
+async def _is_dead(app: App, id: str) -> bool:
+    return id in [letter.id for letter in await app.admin.dead(queue="elsewhere")]
+
+
+def _database(
+    store: str, folder: Path, request: pytest.FixtureRequest
+) -> tuple[str, str, Callable[[str], None]]:
+    """Where the store is, what its tables begin with, and how to run a statement."""
+    if store == "sqlite":
+        file = folder / "jobs.db"
+
+        def run_on_file(statement: str) -> None:
+            with apsw.Connection(str(file)) as connection:
+                connection.execute(statement)
+
+        return f"sqlite:///{file}", "headrace_", run_on_file
+    server: PostgresServer = request.getfixturevalue("server")
+    name = f"d{uuid4().hex}"
+
+    def run(statement: str, url: str = server.url.replace("/postgres", f"/{name}")) -> None:
+        with psycopg.connect(url, autocommit=True) as connection:
+            connection.execute(statement.encode())
+
+    run(f"CREATE DATABASE {name}", server.url)
+    return server.url.replace("/postgres", f"/{name}"), "headrace.", run

@@ -9,11 +9,14 @@ from headrace.core.history.entry import HistoryEntry
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.job_log import NO_LOG
+from headrace.core.messages.message import FRESH
 from headrace.core.messages.outcome import (
     Cancelled,
     Dead,
+    DeadReason,
     Done,
     Expired,
+    Failure,
     Outcome,
     Released,
     Retry,
@@ -166,3 +169,10 @@ def hand_back(claim: Claim) -> Settlement:
     """The settlement of a claim that its caller never received. The message is queued as if it had never
     been claimed, but before all others."""
     return Settlement(claim, Released(claim.state, unstarted=True))
+
+
+def bury_of_another_queue(claim: Claim) -> Settlement:
+    """The settlement of a damaged row: its constraints are those of a queue that was claimed from, and it is in
+    another one."""
+    failure = Failure("", "its constraints belong to another queue")
+    return Settlement(claim, Dead(FRESH, DeadReason.UNDECODABLE, failure))

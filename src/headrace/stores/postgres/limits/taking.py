@@ -15,10 +15,12 @@ from headrace.stores.postgres.session.connection import Row
 from headrace.stores.postgres.session.transaction import PostgresTransaction, new_number
 from headrace.stores.postgres.statements import limit_statements
 from headrace.stores.postgres.verbs.claim import claim_of
+from headrace.stores.postgres.verbs.settle import settle
 from headrace.stores.sql.claim_query import ClaimQuery
 from headrace.stores.sql.lanes import CHILD, SUSPECT
 from headrace.stores.sql.limits.choosing import ConstrainedChoice, LineRequest, LineStream, Ready, Taken
 from headrace.stores.sql.limits.taking import OpenLine, TakingRound, WaitingMessage
+from headrace.stores.sql.settling import bury_of_another_queue
 
 from .lines import PostgresLines
 from .open_lines import ClaimableStream, LoadedPlace, OpenPlace, add_budgets, decode_place, decode_streams
@@ -56,7 +58,7 @@ class LinedClaim:
         self._leased: dict[int, LeasedMessage] = {}
         self._open: set[tuple[int, int]] = set()  # streams and places with open lines
 
-    async def run(self) -> list[tuple[Stream, LeasedMessage]]:
+    async def run(self) -> list[Claim]:
         """The messages, in their order."""
         await self._transaction.lock_lines()
         streams = await self._open_claim()
@@ -68,7 +70,16 @@ class LinedClaim:
         wanted = self._query.streams_in_turn
         named = {each.number: wanted[each.position - 1] for each in streams}
         found = [self._leased[seq] for seq in chosen]
-        return [(named[each.stream], each) for each in found]
+        if misplaced := [self._claim_of(wanted[0], each) for each in found if each.stream not in named]:
+            await settle(self._transaction, [bury_of_another_queue(claim) for claim in misplaced])
+        return [self._claim_of(named[each.stream], each) for each in found if each.stream in named]
+
+    def _claim_of(self, stream: Stream, leased: LeasedMessage) -> Claim:
+        return claim_of(
+            *(stream, self.token, leased.stream, leased.seq, leased.id, leased.body, leased.state),
+            *(leased.priority, leased.expires_us, leased.child, self._transaction.now_us, leased.tid),
+            self.constraints.get(leased.seq),
+        )
 
     async def _open_claim(self) -> list[ClaimableStream]:
         query = self._query
@@ -215,12 +226,4 @@ def _bounded(rows: Sequence[Row], query: ClaimQuery) -> list[Ready]:
 
 
 async def claim_with_lines(transaction: PostgresTransaction, query: ClaimQuery) -> list[Claim]:
-    claim = LinedClaim(transaction, query)
-    return [
-        claim_of(
-            *(stream, claim.token, each.stream, each.seq, each.id, each.body, each.state, each.priority),
-            *(each.expires_us, each.child, transaction.now_us, each.tid),
-            claim.constraints.get(each.seq),
-        )
-        for stream, each in await claim.run()
-    ]
+    return await LinedClaim(transaction, query).run()

@@ -75,12 +75,20 @@ def are_several_lines_open(rows: list[Row]) -> bool:
     return bool(rows) and rows[0][0] == 0 and rows[0][1] > 0
 
 
-def line_claims_of(rows: list[Row], query: ClaimQuery, values: Sequence[object]) -> list[Claim]:
-    """The claims that `headrace.claim_line` answered to these values: all have the same constraints."""
+def line_claims_of(
+    rows: list[Row], query: ClaimQuery, values: Sequence[object]
+) -> tuple[list[Claim], list[Claim]]:
+    """The claims that `headrace.claim_line` answered to these values: all have the same constraints. And those
+    of damaged rows, which are in another queue than the line."""
     if not rows or rows[0][0] == 0:
-        return []
+        return [], []
     streams, number, constraints = query.streams_in_turn, cast(int, values[6]), constraints_of(rows[0][-1])
-    return [claim_of(streams[position - 1], number, *(*row, constraints)) for _, position, *row, _ in rows]
+    good: list[Claim] = []
+    bad: list[Claim] = []
+    for _, position, *row, _ in rows:
+        stream = streams[(position or 1) - 1]
+        (good if position else bad).append(claim_of(stream, number, *(*row, constraints)))
+    return good, bad
 
 
 def claim_of(

@@ -19,7 +19,7 @@ from headrace.stores.postgres.statements import limit_statements, message_statem
 from headrace.stores.postgres.steps import PostgresSteps
 from headrace.stores.postgres.topics.drawing import needs_of
 from headrace.stores.sql.claim_query import ClaimQuery
-from headrace.stores.sql.settling import hand_back
+from headrace.stores.sql.settling import bury_of_another_queue, hand_back
 
 from .claim import (
     are_lines_open,
@@ -132,7 +132,11 @@ class PostgresClaims(PostgresSteps):
         rows = await session.call(limit_statements.CLAIM_LINE, values)
         if are_several_lines_open(rows):
             self._unlooked[streams] = UNLOOKED
-        return line_claims_of(rows, query, values)
+        claims, misplaced = line_claims_of(rows, query, values)
+        if misplaced:
+            settlements = [bury_of_another_queue(claim) for claim in misplaced]
+            await session.write(lambda transaction: settle(transaction, settlements), durable=False)
+        return claims
 
     async def _give_back(self, session: Session, claiming: asyncio.Future[list[Claim]]) -> None:
         """Hand back the claims of a caller that was cancelled and will never receive them. If this fails,

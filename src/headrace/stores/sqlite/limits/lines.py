@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
+from headrace.core.encoding.decoding import text_of
 from headrace.core.messages.constraints import NO_CONSTRAINTS, Constraints, LimitKey
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import DueNotice
@@ -160,13 +161,20 @@ class LineTable:
 
     def _open_first(self, budget: Budget, stream: int) -> bool:
         rows = self._connection.rows(limit_statements.OPEN_FIRST, (budget.number, stream))
-        self._opened += rows
+        self._note_opened(rows)
         return bool(rows)
+
+    def _note_opened(self, rows: Iterable[tuple[int, int, int, bytes]]) -> None:
+        for line, stream, place, stored in rows:
+            tenant = text_of(stored)
+            if tenant.encode() != stored:  # a damaged row: claims find the line under a name that can be read
+                self._connection.change(limit_statements.NAME_TENANT, (line, tenant))
+            self._opened.append((stream, place, tenant))
 
     def open_all(self, limit: str) -> None:
         """The figures of a limit have changed: its lines ask again. One that finds no token sets a timer."""
         name = (self._transaction.namespace, limit)
-        self._opened += self._connection.rows(limit_statements.OPEN_ALL, name)
+        self._note_opened(self._connection.rows(limit_statements.OPEN_ALL, name))
         self._connection.change(limit_statements.STOP_TIMERS, name)
         self.write()
 

@@ -67,20 +67,22 @@ DROP_LINES = "DELETE FROM headrace_lines WHERE line IN (SELECT value FROM json_e
 
 BLOCK_LINE = "UPDATE headrace_lines SET blocked_by = ?2 WHERE line = ?1"
 
-# The first line of a stream that a budget blocks → [stream, place, tenant]
+# The first line of a stream that a budget blocks → line, stream, place, tenant (bytes: it may be no valid text)
 OPEN_FIRST = """
 UPDATE headrace_lines SET blocked_by = NULL WHERE line = (
     SELECT line FROM headrace_lines WHERE blocked_by = ?1 AND stream = ?2
     ORDER BY place < -32, place, first_us, first_seq LIMIT 1)
-RETURNING stream, place, tenant
+RETURNING line, stream, place, CAST(tenant AS BLOB)
 """
 
-# Every line that waits for a limit → [stream, place, tenant]
+# Every line that waits for a limit → line, stream, place, tenant (as of OPEN_FIRST)
 OPEN_ALL = """
 UPDATE headrace_lines SET blocked_by = NULL WHERE blocked_by IN (
     SELECT budget FROM headrace_budgets WHERE namespace = ?1 AND name = ?2)
-RETURNING stream, place, tenant
+RETURNING line, stream, place, CAST(tenant AS BLOB)
 """
+
+NAME_TENANT = "UPDATE headrace_lines SET tenant = ?2 WHERE line = ?1"
 
 STOP_TIMER = "UPDATE headrace_budgets SET timer_us = 0 WHERE budget = ?"
 

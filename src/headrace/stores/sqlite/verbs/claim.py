@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from headrace.core.encoding.decoding import DECODE_ERRORS
@@ -22,7 +23,7 @@ from headrace.stores.sql.lanes import (
 )
 from headrace.stores.sql.limits.budgets import UNREADABLE
 from headrace.stores.sql.limits.choosing import ConstrainedChoice, LineStream, Ready, Taken
-from headrace.stores.sql.settling import RowToken
+from headrace.stores.sql.settling import RowToken, bury_of_another_queue, token_of
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.limits.taking import LineTaking
 from headrace.stores.sqlite.rows.readable_ids import REPLACED, mend_id, readable_id
@@ -32,6 +33,8 @@ from headrace.stores.sqlite.statements.bulk_binding import BulkRows, listed, unl
 from headrace.stores.sqlite.threads.transaction import OpenStream, Transaction, new_number, resolve
 from headrace.stores.sqlite.topics.drawing import draw, is_a_group_behind
 from headrace.stores.sqlite.topics.groups import revive
+
+from .settle import settle
 
 
 def is_something_ready(
@@ -165,7 +168,7 @@ def _read_claims(
     unpack_state, unpack_body = BulkRows(states), BulkRows(bodies)
     claims: dict[int, Claim] = {}
     started: dict[int, HeldKey] = {}
-    taken = dict.fromkeys(names, 0)
+    taken = Counter[int]()
     for seq, stream, id, priority, expires_us, key, until, child, state_length, body_length in unlisted(rows):
         stored, body = unpack_state.take(state_length), unpack_body.take(body_length) or b""
         try:
@@ -178,7 +181,7 @@ def _read_claims(
         if problem:
             id, body = readable_id(seq, id), b""
         claims[seq] = Claim(
-            names[stream],
+            names.get(stream) or streams[0].stream,
             id,
             body,
             RowToken(stream, seq, number),
@@ -197,7 +200,13 @@ def _read_claims(
         transaction.count(stream, FIRST_PRIORITY, -count)
         transaction.count(stream, RUNNING, count)
     _release_started(transaction, started)
-    return [claims[seq] for seq in seqs]
+    if taken.keys() - names.keys():
+        _bury(transaction, [each for each in claims.values() if token_of(each).stream not in names])
+    return [claims[seq] for seq in seqs if token_of(claims[seq]).stream in names]
+
+
+def _bury(transaction: Transaction, claims: list[Claim]) -> None:
+    settle(transaction, [bury_of_another_queue(claim) for claim in claims])
 
 
 def _worker(transaction: Transaction, consumer: str) -> int:
