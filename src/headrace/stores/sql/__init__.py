@@ -13,5 +13,6 @@ runs a statement. A store reads rows, asks a plan of this folder what must chang
 - `transaction_state`, `wake_ups`: what a transaction collects until its commit
 - `waiters`: which callers wait in this process, and what wakes them
 - `schedules`: in which steps schedules are swapped
-- `record_rows`, `topic_rows`: records and pages from rows
+- `order_keys`: which jobs of an order key are let in
+- `record_rows`, `topic_rows`, `upkeep_rows`: records and pages from rows
 """

@@ -9,9 +9,10 @@ from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.topics.key_order import next_in_line_us
 from headrace.stores.sql.appending import MessageColumns, columns_of
 from headrace.stores.sql.lanes import LIMITED, PARKED, SCHEDULED
+from headrace.stores.sql.limits.order_keys import stored_key
 
 from .lines import numbers_of
-from .ordered_jobs import let_in, line_of, stored_key
+from .ordered_jobs import let_in, line_of
 
 #: What `message_statements.ADD` needs of a message: its columns, its body, child work, the number of its
 #: constraints, its order key.

@@ -12,12 +12,8 @@ from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.statements import drawing_statements, limit_statements, message_statements
 from headrace.stores.sql.change_set import EndedMessage
 from headrace.stores.sql.lanes import FIRST_PRIORITY, PARKED
+from headrace.stores.sql.limits import order_keys
 from headrace.stores.sql.limits.line_changes import LineChanges
-from headrace.stores.sql.rows.moved_rows import ORDER_PREFIX
-
-
-def stored_key(key: str) -> str | None:
-    return ORDER_PREFIX + key if key else None
 
 
 def line_of(message: Message) -> Constraints | None:
@@ -34,17 +30,11 @@ async def let_in(
 ) -> list[bool]:
     """Give jobs their keys, each job as key and id. False: another job holds the key. A job without a key is
     always let in."""
-    keys = list(dict.fromkeys(key for key, _ in wanted if key))
+    keys = order_keys.wanted_keys(wanted)
     if not keys:
         return [True] * len(wanted)
-    holders = dict(await transaction.rows(limit_statements.FIND_HOLDERS, (stream, keys)))
-    taken: list[tuple[str, str, None]] = []
-    answers: list[bool] = []
-    for key, id in wanted:
-        if key is not None and key not in holders:
-            holders[key] = id
-            taken.append((key, id, None))
-        answers.append(key is None or holders[key] == id)
+    holders: dict[str, str] = dict(await transaction.rows(limit_statements.FIND_HOLDERS, (stream, keys)))
+    answers, taken = order_keys.let_in(wanted, holders)
     if taken:
         await transaction.change(message_statements.TAKE_KEYS, (stream, *columns(taken)))
     return answers

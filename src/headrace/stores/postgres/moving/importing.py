@@ -24,7 +24,6 @@ from headrace.core.records.control import PauseNotice
 from headrace.core.schedules.schedule_record import ScheduleRecord
 from headrace.core.topics.topic import LogEntry
 from headrace.stores.postgres.limits.lines import PostgresLines, numbers_of
-from headrace.stores.postgres.limits.ordered_jobs import stored_key
 from headrace.stores.postgres.rows.columns import columns
 from headrace.stores.postgres.session.connection import PostgresConnection
 from headrace.stores.postgres.session.transaction import PostgresTransaction
@@ -37,6 +36,7 @@ from headrace.stores.postgres.statements import (
 from headrace.stores.postgres.topics.log import open_log
 from headrace.stores.sql.lanes import PARKED, RETRYING, SCHEDULED
 from headrace.stores.sql.limits.line_changes import LineChanges
+from headrace.stores.sql.limits.order_keys import stored_key
 from headrace.stores.sql.rows.moved_rows import has_begun, place_of, times_of
 
 #: In the column of the worker: a worker of the other store had the message.

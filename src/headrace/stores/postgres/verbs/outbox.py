@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.messages.message import Message, Stream
 from headrace.core.messages.outgoing import Outgoing, encode_outgoing
 from headrace.core.outbox.outbox import Outboxes, OutboxRecord, OutgoingBatch, Refusal
-from headrace.stores.postgres.limits.ordered_jobs import line_of, stored_key
+from headrace.stores.postgres.limits.ordered_jobs import line_of
 from headrace.stores.postgres.rows.columns import columns
 from headrace.stores.postgres.rows.outbox_table import OF_STREAMS, TakenBatch
 from headrace.stores.postgres.session.connection import PostgresConnection
@@ -19,6 +19,7 @@ from headrace.stores.postgres.statements import limit_statements, message_statem
 from headrace.stores.postgres.steps import PostgresSteps
 from headrace.stores.sql.lanes import DEAD, FIRST_PRIORITY
 from headrace.stores.sql.limits.budgets import stored_constraints
+from headrace.stores.sql.limits.order_keys import stored_key
 
 _encode = msgspec.msgpack.Encoder().encode
 

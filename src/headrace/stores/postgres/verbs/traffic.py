@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from headrace.core.messages.message import Stream
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
 from headrace.stores.postgres.rows.columns import columns
 from headrace.stores.postgres.session.connection import PostgresConnection
 from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.statements import upkeep_statements
+from headrace.stores.sql.rows.upkeep_rows import traffic_records
 
 
 async def count_traffic(transaction: PostgresTransaction, tallies: Sequence[TrafficCount]) -> None:
@@ -24,14 +24,5 @@ async def traffic(
     connection: PostgresConnection, namespace: str, minutes: int, now_us: int
 ) -> list[TrafficRecord]:
     first = now_us // MINUTE - minutes + 1
-    found: dict[Stream, list[tuple[int, int, int]]] = {}
-    for kind, name, minute, *counts in await connection.rows(
-        upkeep_statements.READ_TRAFFIC, (namespace, first - 1)
-    ):
-        rows = found.setdefault(Stream(kind, name), [(0, 0, 0)] * minutes)
-        if minute - first < minutes:
-            rows[minute - first] = (counts[0], counts[1], counts[2])
-    return [
-        TrafficRecord(stream, *zip(*rows, strict=True))
-        for stream, rows in sorted(found.items(), key=lambda item: item[0].name)
-    ]
+    rows = await connection.rows(upkeep_statements.READ_TRAFFIC, (namespace, first - 1))
+    return traffic_records(rows, first, minutes)

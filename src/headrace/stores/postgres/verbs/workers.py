@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlState
@@ -15,9 +14,9 @@ from headrace.stores.postgres.session.connection import PostgresConnection, Row
 from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.statements import upkeep_statements
 from headrace.stores.sql.limits.budgets import figures_of
+from headrace.stores.sql.rows.upkeep_rows import readable_workers
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(WorkerInfo).decode
 
 
 def beat_values(
@@ -46,13 +45,4 @@ async def forget(transaction: PostgresTransaction, worker: WorkerInfo) -> None:
 
 async def list_workers(connection: PostgresConnection, namespace: str, offset_us: int) -> list[WorkerInfo]:
     rows = await connection.rows(upkeep_statements.LIST_WORKERS, (namespace, WORKER_TTL_US, offset_us))
-    workers = (_read(info) for (info,) in rows)
-    return [worker for worker in workers if worker is not None]
-
-
-def _read(info: bytes) -> WorkerInfo | None:
-    """None for an announcement of another version that this version cannot read."""
-    try:
-        return _decode(info)
-    except DECODE_ERRORS:
-        return None
+    return list(readable_workers(info for (info,) in rows))

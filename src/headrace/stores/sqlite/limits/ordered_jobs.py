@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from headrace.stores.sql.change_set import EndedMessage
 from headrace.stores.sql.lanes import FIRST_PRIORITY, PARKED
+from headrace.stores.sql.limits import order_keys
 from headrace.stores.sql.limits.line_changes import LineChanges
-from headrace.stores.sql.rows.moved_rows import ORDER_PREFIX
 from headrace.stores.sqlite.rows.unique_keys import release_keys
 from headrace.stores.sqlite.statements import (
     limit_statements,
@@ -19,23 +19,12 @@ from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 
-def stored_key(key: str) -> str | None:
-    return ORDER_PREFIX + key if key else None
-
-
 def let_in(transaction: Transaction, stream: int, wanted: Sequence[tuple[str | None, str]]) -> list[bool]:
     """Give jobs their keys, each job as key and id. False: another job holds the key. A job without a key is
     always let in."""
-    keys = listed(dict.fromkeys(key for key, _ in wanted if key))
-    found = transaction.connection.value(limit_statements.FIND_HOLDERS, (stream, keys))
-    holders: dict[str, str] = dict(unlisted(found))
-    taken: list[tuple[str, str, None]] = []
-    answers: list[bool] = []
-    for key, id in wanted:
-        if key is not None and key not in holders:
-            holders[key] = id
-            taken.append((key, id, None))
-        answers.append(key is None or holders[key] == id)
+    keys = listed(order_keys.wanted_keys(wanted))
+    holders = dict(unlisted(transaction.connection.value(limit_statements.FIND_HOLDERS, (stream, keys))))
+    answers, taken = order_keys.let_in(wanted, holders)
     if taken:
         transaction.connection.change(message_statements.TAKE_KEYS, (stream, listed(taken)))
     return answers

@@ -27,10 +27,10 @@ from headrace.core.topics.topic import LogEntry
 from headrace.stores.sql.lanes import PARKED, RETRYING, SCHEDULED
 from headrace.stores.sql.limits.budgets import stored_constraints
 from headrace.stores.sql.limits.line_changes import LineChanges
+from headrace.stores.sql.limits.order_keys import stored_key
 from headrace.stores.sql.rows.moved_rows import place_of, times_of
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.limits.lines import LineTable, numbers_of
-from headrace.stores.sqlite.limits.ordered_jobs import stored_key
 from headrace.stores.sqlite.statements import limit_statements, moving_statements, stream_statements
 from headrace.stores.sqlite.threads.transaction import Transaction, new_number
 from headrace.stores.sqlite.topics.log import event_of, open_log

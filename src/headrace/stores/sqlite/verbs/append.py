@@ -16,9 +16,10 @@ from headrace.stores.sql.change_set import ChangeSet
 from headrace.stores.sql.lanes import FIRST_PRIORITY, PARKED, SCHEDULED, SUCCEEDED, lane_for
 from headrace.stores.sql.limits.budgets import stored_constraints
 from headrace.stores.sql.limits.line_changes import LineChanges
+from headrace.stores.sql.limits.order_keys import stored_key
 from headrace.stores.sqlite.connection.connection import Bindings
 from headrace.stores.sqlite.limits.lines import LineTable, drop_constraints, numbers_of
-from headrace.stores.sqlite.limits.ordered_jobs import let_in, stored_key
+from headrace.stores.sqlite.limits.ordered_jobs import let_in
 from headrace.stores.sqlite.rows.producers import recall, remember
 from headrace.stores.sqlite.rows.unique_keys import StreamKeys
 from headrace.stores.sqlite.rows.written_changes import write_changes

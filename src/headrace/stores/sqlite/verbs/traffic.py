@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from headrace.core.messages.message import Stream
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
+from headrace.stores.sql.rows.upkeep_rows import traffic_records
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -34,12 +34,4 @@ def count_traffic(transaction: Transaction, tallies: Sequence[TrafficCount]) -> 
 
 def traffic(connection: Connection, namespace: str, minutes: int, now_us: int) -> list[TrafficRecord]:
     first = now_us // MINUTE - minutes + 1
-    found: dict[Stream, list[tuple[int, int, int]]] = {}
-    for kind, name, minute, *counts in connection.rows(_READ, (namespace, first - 1)):
-        rows = found.setdefault(Stream(kind, name), [(0, 0, 0)] * minutes)
-        if minute - first < minutes:
-            rows[minute - first] = (counts[0], counts[1], counts[2])
-    return [
-        TrafficRecord(stream, *zip(*rows, strict=True))
-        for stream, rows in sorted(found.items(), key=lambda item: item[0].name)
-    ]
+    return traffic_records(connection.rows(_READ, (namespace, first - 1)), first, minutes)

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 
 import msgspec
 
-from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.messages.message import Stream
 from headrace.core.moving.seal import shown_target
 from headrace.core.records.control import ControlState
 from headrace.core.records.record import WORKER_TTL_US, WorkerInfo
 from headrace.stores.sql.limits.budgets import figures_of
+from headrace.stores.sql.rows.upkeep_rows import readable_workers
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import (
     limit_statements,
@@ -24,7 +24,6 @@ from headrace.stores.sqlite.statements.bulk_binding import listed
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(WorkerInfo).decode
 
 
 def beat(transaction: Transaction, worker: WorkerInfo, streams: Sequence[Stream]) -> ControlState:
@@ -50,13 +49,4 @@ def forget(transaction: Transaction, worker: WorkerInfo) -> None:
 
 def list_workers(connection: Connection, namespace: str, now_us: int) -> list[WorkerInfo]:
     rows = connection.rows(upkeep_statements.LIST_WORKERS, (namespace, now_us - WORKER_TTL_US))
-    workers = (_read(info) for (info,) in rows)
-    return [worker for worker in workers if worker is not None]
-
-
-def _read(info: bytes) -> WorkerInfo | None:
-    """None for an announcement of another version that this version cannot read."""
-    try:
-        return _decode(info)
-    except DECODE_ERRORS:
-        return None
+    return list(readable_workers(info for (info,) in rows))
