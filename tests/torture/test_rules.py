@@ -172,6 +172,11 @@ GOOD: dict[str, Story] = {
     .add(9.5, "dead", message="a", value="crashed: 3 times"),
     "a schedule": ticks(0.0, 1.0, 2.01, 3.0, catches_up=True),
     "a schedule that leaves some out": ticks(0.0, 1.0, 9.0),
+    "a schedule with a job on a worker whose clock is an hour behind": ticks(0.0, 1.0, catches_up=True)
+    .add(2.0, "invoked", message="tick-2", plan=Plan(schedule="tick", every=1.0, catches_up=True))
+    .add(2.0, "started", message="tick-2", run="worker-1/tick-2", wall=-2600.0)
+    .add(2.1, "ended", message="tick-2", run="worker-1/tick-2", value="ok")
+    .add(2.5, "schedule", "campaign", value="tick", due=1002.0),
     "replayed": events()
     .add(6.0, "replayed", group="batch")
     .ran(7.0, 7.5, message="e1", group="batch")

@@ -24,8 +24,10 @@ def check(history: History) -> Iterator[tuple[str, str]]:
         if name not in history.schedules:
             continue
         plan, last = stories[0].plan, history.schedules[name]
-        first_job = min(story.runs_of("")[0].started.wall for story in stories)
-        most = ceil((last - history.facts[0].wall) / plan.every)
+        # The clock of a worker may have been set. All have the same monotonic clock.
+        begin = history.facts[0]
+        first_job = begin.wall - begin.at + min(story.runs_of("")[0].started.at for story in stories)
+        most = ceil((last - begin.wall) / plan.every)
         most += ceil(sum(fault.ahead for fault in history.faults) / plan.every)
         least = ceil((last - first_job) / plan.every) if plan.catches_up and not forgot else 0
         yield from (("", f"schedule {name} {why}") for why in wrong_number(len(stories), least, most))
