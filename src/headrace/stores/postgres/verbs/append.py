@@ -45,6 +45,15 @@ def is_plain(batch: Batch) -> bool:
     )
 
 
+def may_wait(batch: Batch) -> bool:
+    """Whether the append may wait for a transaction of a user: for a unique key or an id, or for another append
+    that waits while it compares the counts with the limit."""
+    ids_are_new = batch.producer.startswith(OUTBOX)  # the ids of a relay are its own
+    return batch.limit is not None or any(
+        [message.unique is not None or not (ids_are_new or message.fresh) for message in batch.messages]
+    )
+
+
 def plain_values(namespace: str, batch: Batch, offset_us: int, durability: str, channel: str) -> list[object]:
     """The values of `message_statements.APPEND_PLAIN`."""
     messages = batch.messages
