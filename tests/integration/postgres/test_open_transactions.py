@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
@@ -27,6 +28,9 @@ from tests.integration.support.postgres_steps import QUEUE, batch, execute, new_
 from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.anyio
+
+#: Whether any session waits for a lock.
+WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 
 TOPIC = Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
@@ -104,14 +108,35 @@ async def test_enqueues_that_wait_for_open_transactions_leave_connections_for_ot
             for queue in queues:
                 await append(transaction, keyed(queue, "first"))
             waiting = [asyncio.create_task(store.append(keyed(queue, "second"))) for queue in queues]
-            waits = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
-            await wait_until(lambda: value_of(server, waits), timeout=60)
+            await wait_until(lambda: value_of(server, WAITS), timeout=60)
             plain = Batch(QUEUE, new_id(), 1, [Message("plain", "greet", b"", fresh=True)])
             assert await store.append(plain) == [Answer("plain")]
             [claim] = await store.claim([QUEUE], consumer="worker", limit=10, suspects=1, wait=0)
             assert await store.settle([Settlement(claim, Done())]) == [Verdict.KEPT]
             assert not any([task.done() for task in waiting])
         assert await asyncio.gather(*waiting) == [[Answer("first", "duplicate")]] * len(queues)
+
+
+@pytest.mark.parametrize("stream", [QUEUE, TOPIC], ids=str)
+async def test_an_append_with_a_limit_that_waits_for_a_key_holds_up_no_other(
+    server: PostgresServer, stream: Stream
+) -> None:
+    namespace = new_id()
+
+    def limited(id: str, *, unique: str = "") -> Batch:
+        message = Message(id, "greet", b"", unique=UniqueKey(unique) if unique else None, fresh=True)
+        return Batch(stream, new_id(), 1, [message], limit=100)
+
+    async with opened(server.url, namespace) as store, opened(server.url, namespace) as other:
+        await store.append(limited("before"))
+        async with open_transaction(server, namespace) as transaction:
+            keyed = replace(limited("first", unique="nightly"), limit=None)
+            await (append if stream is QUEUE else stage)(transaction, keyed)
+            waiting = asyncio.create_task(store.append(limited("second", unique="nightly")))
+            await wait_until(lambda: value_of(server, WAITS), timeout=60)
+            assert await other.append(limited("other")) == [Answer("other")]
+            assert not waiting.done()
+        assert await waiting == [Answer("first", "duplicate")]
 
 
 async def test_a_process_that_stops_within_a_step_is_ended_by_the_server(server: PostgresServer) -> None:

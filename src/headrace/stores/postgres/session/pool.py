@@ -15,8 +15,8 @@ from .silence import SilenceWatch
 #: The most connections for statements. Producers, claims, settlements and upkeep rarely need more at once.
 MOST: Final = 4
 
-#: The most of them for steps that may wait for a transaction of a user. So claims, settlements and upkeep go on
-#: while such steps wait.
+#: The most of them for steps that may wait for a transaction of a user. So claims and settlements go on while
+#: such steps wait.
 MOST_WAITING: Final = MOST // 2
 
 
