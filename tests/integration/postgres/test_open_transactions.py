@@ -2,27 +2,35 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream, UniqueKey, group_stream
+from headrace.core.messages.outcome import Done, Settlement, Verdict
 from headrace.core.records.answers import Answer
 from headrace.core.topics.topic import BEGINNING
 from headrace.stores.postgres.address import PostgresAddress
 from headrace.stores.postgres.session.connection import PostgresConnection
+from headrace.stores.postgres.session.pool import MOST
 from headrace.stores.postgres.session.session import channel_of
 from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.store import PostgresStore
 from headrace.stores.postgres.topics.publish import stage
+from headrace.stores.postgres.verbs.append import append
 from headrace.testing.waiting import wait_until
-from tests.integration.support.postgres_steps import batch, execute, new_name, opened
+from tests.integration.support.postgres_steps import QUEUE, batch, execute, new_name, opened, value_of
 from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.anyio
+
+#: Whether any session waits for a lock.
+WAITS = "SELECT EXISTS (SELECT FROM pg_locks WHERE NOT granted)"
 
 TOPIC = Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
@@ -43,6 +51,7 @@ async def open_transaction(server: PostgresServer, namespace: str) -> AsyncItera
     """A transaction of the store that is committed at the end of the block."""
     connection = await PostgresConnection.open(PostgresAddress.parse(server.url))
     try:
+        await connection.run("SET idle_in_transaction_session_timeout = 0")
         await connection.run(connection.begin)
         [(now_us,)] = await connection.rows("SELECT headrace.now_us(0)")
         channel = channel_of("headrace", namespace)
@@ -83,6 +92,51 @@ async def test_a_repeat_moves_what_the_first_attempt_has_left_beside_the_log(ser
         assert await log_of(store) == []
         assert await store.append(sent) == [Answer("event")]
         assert await log_of(store) == [(1, "event")]
+
+
+async def test_enqueues_that_wait_for_open_transactions_leave_connections_for_other_steps(
+    server: PostgresServer,
+) -> None:
+    namespace = new_id()
+    queues = [Stream("queue", f"queue-{number}") for number in range(2 * MOST)]
+
+    def keyed(queue: Stream, id: str) -> Batch:
+        return Batch(queue, new_id(), 1, [Message(id, "greet", b"", unique=UniqueKey("nightly"))])
+
+    async with opened(server.url, namespace) as store:
+        async with open_transaction(server, namespace) as transaction:
+            for queue in queues:
+                await append(transaction, keyed(queue, "first"))
+            waiting = [asyncio.create_task(store.append(keyed(queue, "second"))) for queue in queues]
+            await wait_until(lambda: value_of(server, WAITS), timeout=60)
+            plain = Batch(QUEUE, new_id(), 1, [Message("plain", "greet", b"", fresh=True)])
+            assert await store.append(plain) == [Answer("plain")]
+            [claim] = await store.claim([QUEUE], consumer="worker", limit=10, suspects=1, wait=0)
+            assert await store.settle([Settlement(claim, Done())]) == [Verdict.KEPT]
+            assert not any([task.done() for task in waiting])
+        assert await asyncio.gather(*waiting) == [[Answer("first", "duplicate")]] * len(queues)
+
+
+@pytest.mark.parametrize("stream", [QUEUE, TOPIC], ids=str)
+async def test_an_append_with_a_limit_that_waits_for_a_key_holds_up_no_other(
+    server: PostgresServer, stream: Stream
+) -> None:
+    namespace = new_id()
+
+    def limited(id: str, *, unique: str = "") -> Batch:
+        message = Message(id, "greet", b"", unique=UniqueKey(unique) if unique else None, fresh=True)
+        return Batch(stream, new_id(), 1, [message], limit=100)
+
+    async with opened(server.url, namespace) as store, opened(server.url, namespace) as other:
+        await store.append(limited("before"))
+        async with open_transaction(server, namespace) as transaction:
+            keyed = replace(limited("first", unique="nightly"), limit=None)
+            await (append if stream is QUEUE else stage)(transaction, keyed)
+            waiting = asyncio.create_task(store.append(limited("second", unique="nightly")))
+            await wait_until(lambda: value_of(server, WAITS), timeout=60)
+            assert await other.append(limited("other")) == [Answer("other")]
+            assert not waiting.done()
+        assert await waiting == [Answer("first", "duplicate")]
 
 
 async def test_a_process_that_stops_within_a_step_is_ended_by_the_server(server: PostgresServer) -> None:

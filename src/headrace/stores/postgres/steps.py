@@ -81,8 +81,9 @@ class PostgresSteps:
         *,
         durable: bool = True,
         lines: bool = False,
+        may_wait: bool = False,
     ) -> T:
-        return await self._use().write(run, durable=durable, lines=lines)
+        return await self._use().write(run, durable=durable, lines=lines, may_wait=may_wait)
 
     async def _read(self, run: Callable[[PostgresConnection], Awaitable[T]]) -> T:
         return await self._use().read(run)

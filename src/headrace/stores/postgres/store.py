@@ -41,7 +41,6 @@ from headrace.stores.postgres.topics.publish import (
     trim_beside,
 )
 from headrace.stores.postgres.topics.topic_verbs import PostgresTopics
-from headrace.stores.postgres.verbs.append import answers_of, append, is_plain, joins_lines, plain_values
 from headrace.stores.postgres.verbs.claiming import PostgresClaims
 from headrace.stores.postgres.verbs.history import PostgresHistory
 from headrace.stores.postgres.verbs.outbox import PostgresOutboxes
@@ -67,6 +66,7 @@ from .lease_keeper import PostgresLeaseKeeper
 from .topics import topic_records
 from .user_database import PostgresOwnDatabase
 from .verbs import looking, steering, traffic, upkeep, workers
+from .verbs.append import Adding, answers_of, append, is_plain, joins_lines, may_wait, plain_values
 
 
 class PostgresStore(
@@ -113,28 +113,32 @@ class PostgresStore(
         if is_plain_publication(batch):
             return await self._publish(batch)
         if batch.stream.kind == "topic" and batch.limit is not None:
-            return await self._write(lambda transaction: publish(transaction, batch))
+            return await self._add(batch, publish)
         if batch.stream.kind == "topic":
             return await self._publish_in_steps(batch)
         if not is_plain(batch):
-            return await self._write(lambda transaction: append(transaction, batch), lines=joins_lines(batch))
+            return await self._add(batch, append, lines=joins_lines(batch))
         session = self._use()
         values = plain_values(self._namespace, batch, session.offset_us, session.durability, session.channel)
         try:
-            [(stored, refused, ready)] = await session.call(message_statements.APPEND_PLAIN, values)
+            [row] = await session.call(message_statements.APPEND_PLAIN, values, may_wait=may_wait(batch))
         except StoreMoved:
-            # A relay may append while the store drains.
-            return await self._write(lambda transaction: append(transaction, batch))
+            return await self._add(batch, append)  # a relay may append while the store drains
+        stored, refused, ready = row
         if ready:
             session.notify(WakeUps({batch.stream}))
         return answers_of(batch, stored, refused)
+
+    async def _add(self, batch: Batch, add: Adding, *, lines: bool = False) -> list[Answer]:
+        waits = may_wait(batch)
+        return await self._write(lambda transaction: add(transaction, batch), lines=lines, may_wait=waits)
 
     async def _publish(self, batch: Batch) -> list[Answer]:
         """Write to a log that exists in one round trip; the first event makes the log."""
         session = self._use()
         values = publication_values(self._namespace, batch, session.offset_us, session.durability)
-        rows = await session.call(topic_statements.PUBLISH_PLAIN, values)
-        missing, stored, refused, written, trimmable = rows[0]
+        [row] = await session.call(topic_statements.PUBLISH_PLAIN, values)
+        missing, stored, refused, written, trimmable = row
         if missing:
             return await self._publish_in_steps(batch)
         if written:
@@ -146,7 +150,7 @@ class PostgresStore(
 
     async def _publish_in_steps(self, batch: Batch) -> list[Answer]:
         """A repeat of the batch, after the second step failed, does that step again."""
-        answers = await self._write(lambda transaction: stage(transaction, batch))
+        answers = await self._add(batch, stage)
         # When the store is sealed in between, the events wait beside the log, and move with it.
         with after_a_part(answers), suppress(StoreMoved):
             await self._write(lambda transaction: move_staged(transaction, batch))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, nullcontext
 from typing import Final
 
 from headrace.stores.postgres.address import PostgresAddress
@@ -15,6 +15,10 @@ from .silence import SilenceWatch
 #: The most connections for statements. Producers, claims, settlements and upkeep rarely need more at once.
 MOST: Final = 4
 
+#: The most of them for steps that may wait for a transaction of a user. So claims and settlements go on while
+#: such steps wait.
+MOST_WAITING: Final = MOST // 2
+
 
 class Pool:
     def __init__(self, address: PostgresAddress) -> None:
@@ -22,11 +26,13 @@ class Pool:
         self._free: list[PostgresConnection] = []
         self._lent: set[PostgresConnection] = set()
         self._room = asyncio.Semaphore(MOST)
+        self._room_to_wait = asyncio.Semaphore(MOST_WAITING)
         self.pooled: bool | None = None  # a pooler gives each transaction another session; None: not known
 
     @asynccontextmanager
-    async def connection(self) -> AsyncIterator[PostgresConnection]:
-        async with self._room:
+    async def connection(self, *, may_wait: bool = False) -> AsyncIterator[PostgresConnection]:
+        """`may_wait`: for a step that may wait for a transaction of a user."""
+        async with self._room_to_wait if may_wait else nullcontext(), self._room:
             connection = self._take() or await self.open_one()
             self._lent.add(connection)
             try:

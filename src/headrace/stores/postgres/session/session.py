@@ -120,17 +120,19 @@ class Session:
         *,
         durable: bool = True,
         lines: bool = False,
+        may_wait: bool = False,
     ) -> T:
-        """Run a verb in a transaction, again after a deadlock. `lines`: it begins with the lock of lines."""
-        return await self._complete(self._write(run, durable=durable, lines=lines))
+        """Run a verb in a transaction, again after a deadlock. `lines`: it begins with the lock of lines.
+        `may_wait`: it may wait for a transaction of a user."""
+        return await self._complete(self._write(run, durable=durable, lines=lines, may_wait=may_wait))
 
     async def read(self, run: Callable[[PostgresConnection], Awaitable[T]]) -> T:
         """Run a verb that only reads. Each of its statements sees what is committed by then."""
         return await self._complete(self._read(run))
 
-    async def call(self, sql: str, values: Sequence[object]) -> list[Row]:
+    async def call(self, sql: str, values: Sequence[object], *, may_wait: bool = False) -> list[Row]:
         """Run one statement that is a whole step."""
-        return await self._complete(self._call(sql, values))
+        return await self._complete(self._call(sql, values, may_wait))
 
     def notify(self, wake_ups: WakeUps) -> None:
         """Wake the callers that wait for this, here and in other processes."""
@@ -175,12 +177,17 @@ class Session:
             task.exception()  # the caller may be gone
 
     async def _write(
-        self, run: Callable[[PostgresTransaction], Awaitable[T]], *, durable: bool, lines: bool
+        self,
+        run: Callable[[PostgresTransaction], Awaitable[T]],
+        *,
+        durable: bool,
+        lines: bool,
+        may_wait: bool,
     ) -> T:
         attempt = 0
         while True:
             try:
-                return await self._write_once(run, self.durability if durable else OFF, lines)
+                return await self._write_once(run, self.durability if durable else OFF, lines, may_wait)
             except LockNotAvailable:
                 # It waits for another transaction, without the lock of lines in between.
                 await asyncio.sleep(random.uniform(0.05, 0.2))  # nosec B311 # jitter
@@ -191,11 +198,15 @@ class Session:
                 await asyncio.sleep(random.uniform(0, 0.005 * 2**attempt))  # nosec B311 # jitter
 
     async def _write_once(
-        self, run: Callable[[PostgresTransaction], Awaitable[T]], durability: str, lines: bool
+        self,
+        run: Callable[[PostgresTransaction], Awaitable[T]],
+        durability: str,
+        lines: bool,
+        may_wait: bool,
     ) -> T:
         committing = False
         try:
-            async with self.pool.connection() as connection:
+            async with self.pool.connection(may_wait=may_wait) as connection:
                 try:
                     transaction = await self._begin(connection, durability, lines)
                     result = await run(transaction)
@@ -241,12 +252,12 @@ class Session:
         except psycopg.Error as error:
             raise self._failed(error) from error
 
-    async def _call(self, sql: str, values: Sequence[object]) -> list[Row]:
+    async def _call(self, sql: str, values: Sequence[object], may_wait: bool) -> list[Row]:
         attempt = 0
         while True:
             sent = False
             try:
-                async with self.pool.connection() as connection:
+                async with self.pool.connection(may_wait=may_wait) as connection:
                     sent = True
                     try:
                         return await connection.step(sql, values)

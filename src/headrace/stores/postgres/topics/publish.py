@@ -64,10 +64,9 @@ async def stage(transaction: PostgresTransaction, batch: Batch) -> list[Answer]:
     if not batch.messages:
         return []
     stream = await transaction.stream(batch.stream, draining=batch.producer.startswith(OUTBOX))
-    room = UNLIMITED if batch.limit is None else await _room(transaction, batch, batch.limit)
     answers = await recall(transaction, stream, batch)
     if answers is None:
-        answers, accepted = await _decide(transaction, stream, batch, room)
+        answers, accepted = await _decide(transaction, stream, batch)
         if accepted:
             # An id that already waits there is the same event, sent again.
             now_us = transaction.now_us
@@ -108,13 +107,15 @@ async def _room(transaction: PostgresTransaction, batch: Batch, limit: int) -> i
 
 
 async def _decide(
-    transaction: PostgresTransaction, stream: int, batch: Batch, room: int
+    transaction: PostgresTransaction, stream: int, batch: Batch
 ) -> tuple[list[Answer], list[Message]]:
     messages = batch.messages
     wanted = [message.unique.key for message in messages if message.unique]
-    if not wanted and room >= len(messages):
+    if not wanted and batch.limit is None:
         return [Answer(message.id) for message in messages], messages
     keys = await LockedKeys.lock(transaction, batch.stream, stream, wanted)
+    # After the keys: a publication that waits for a key must not have the lock of the topic.
+    room = UNLIMITED if batch.limit is None else await _room(transaction, batch, batch.limit)
     decided = accept_events(keys, messages, room)
     await keys.write()
     return decided

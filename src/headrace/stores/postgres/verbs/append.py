@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import msgspec
 
@@ -24,6 +24,9 @@ from headrace.stores.sql.change_set import ChangeSet
 from headrace.stores.sql.lanes import PARKED, SCHEDULED
 from headrace.stores.sql.limits.line_changes import LineChanges
 
+#: A step that adds a batch.
+Adding = Callable[[PostgresTransaction, Batch], Awaitable[list[Answer]]]
+
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(list[Answer]).decode
 
@@ -43,6 +46,12 @@ def is_plain(batch: Batch) -> bool:
             ]
         )
     )
+
+
+def may_wait(batch: Batch) -> bool:
+    """Whether the append may wait for a transaction of a user: for a unique key or an id."""
+    are_own = batch.producer.startswith(OUTBOX)  # a relay makes its ids
+    return any([message.unique is not None or not (message.fresh or are_own) for message in batch.messages])
 
 
 def plain_values(namespace: str, batch: Batch, offset_us: int, durability: str, channel: str) -> list[object]:
@@ -135,9 +144,10 @@ async def _decide(
     transaction: PostgresTransaction, stream: int, batch: Batch, changes: ChangeSet
 ) -> Acceptance:
     messages = batch.messages
-    room = await _room(transaction, stream, batch.limit)
     wanted = [message.unique.key for message in messages if message.unique]
     keys = await LockedKeys.lock(transaction, batch.stream, stream, wanted)
+    # After the keys: an append that waits for a key must not have the lock for which the others wait.
+    room = await _room(transaction, stream, batch.limit)
     if any([message.on_duplicate == "replace" for message in messages]) and not await keys.lock_waiting():
         raise TryAgain  # an owner starts or ends in another transaction
     known = await _known_ids(transaction, stream, messages)

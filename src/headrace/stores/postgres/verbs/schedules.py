@@ -66,7 +66,8 @@ class PostgresSchedules(PostgresSteps, SteppedSchedules):
         )
         if refused is not None:
             return refused
-        return await self._write(lambda transaction: swap_all(transaction, swaps))
+        has_keys = any([message.unique is not None for swap in swaps for message in swap.messages])
+        return await self._write(lambda transaction: swap_all(transaction, swaps), may_wait=has_keys)
 
 
 async def read(
