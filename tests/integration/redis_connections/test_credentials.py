@@ -201,6 +201,17 @@ async def test_at_the_start_it_is_an_unavailable_store(server: Server, safe: Saf
 
 
 @pytest.mark.usefixtures("impatient")
+def test_a_function_that_exits_is_an_unavailable_store(server: Server) -> None:
+    async def leave() -> Login:
+        raise SystemExit("no vault here")
+
+    app, double = app_on(server.url, leave)
+    with pytest.raises(BackendUnavailable, match=r"gave no password for .*: no vault here"):
+        double.sync.enqueue(1)
+    app.sync.close()
+
+
+@pytest.mark.usefixtures("impatient")
 async def test_a_function_that_hangs_is_given_up(
     server: Server, safe: Safe, monkeypatch: pytest.MonkeyPatch
 ) -> None:

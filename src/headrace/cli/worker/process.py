@@ -7,6 +7,7 @@ import logging
 import os
 import threading
 from collections.abc import Callable, Collection, Coroutine
+from contextlib import suppress
 
 from headrace.app import App
 from headrace.engine.worker.process_signals import StopSignals
@@ -15,6 +16,8 @@ from headrace.engine.worker.worker import Worker
 from .event_loop import loop_factory
 from .metrics_port import metrics_port
 from .process_monitor import ProcessMonitor
+
+logger = logging.getLogger("headrace")
 
 #: Seconds after the second signal.
 LAST_MOMENTS = 1.7
@@ -60,14 +63,39 @@ def _exit_soon(say: Callable[[], None]) -> Callable[[], None]:
     return end
 
 
-def _exit() -> None:
+def _exit(code: int = 0) -> None:
     logging.shutdown()
-    os._exit(0)
+    os._exit(code)
 
 
 def _run(main: Coroutine[object, None, None]) -> None:
     runner = asyncio.Runner(loop_factory=loop_factory())
-    runner.run(main)
+    task = runner.get_loop().create_task(main)
+    try:
+        runner.run(_ended(task))
+    except BaseException as error:
+        if not task.done():
+            logger.error("the worker stops: a callback has ended its event loop (%r)", error)
+            _stop(task)
+            _close(runner, exit_code=1)
+        raise
+    _close(runner)
+
+
+async def _ended(task: asyncio.Task[None]) -> None:
+    await task
+
+
+def _stop(task: asyncio.Task[None]) -> None:
+    """Run the loop on, which a callback has ended, until the worker has stopped in good order. When it is
+    ended again, there is no more grace."""
+    while not task.done():
+        task.cancel()
+        with suppress(BaseException):  # the error that ended the loop first is the one to raise
+            task.get_loop().run_until_complete(task)
+
+
+def _close(runner: asyncio.Runner, *, exit_code: int = 0) -> None:
     left = asyncio.all_tasks(runner.get_loop())
     for task in left:
         task.cancel()
@@ -76,7 +104,7 @@ def _run(main: Coroutine[object, None, None]) -> None:
     if asyncio.all_tasks(runner.get_loop()):
         # A handler that ignores its cancellation was handed back and left behind. Closing the loop would wait
         # for it for ever.
-        _exit()
+        _exit(exit_code)
     runner.close()
 
 

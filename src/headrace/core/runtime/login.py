@@ -28,7 +28,7 @@ async def asked_login(credentials: Credentials, server: str) -> Login:
             given = await _asked(credentials)
     except TimeoutError as error:
         raise LoginUnavailable(f"credentials= gave no password for {server} within {PATIENCE:g} s") from error
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # the latter would end the event loop
         text = f"credentials= gave no password for {server}: {type(error).__name__}: {error}"
         raise LoginUnavailable(text) from error
     return _checked(given)
