@@ -271,6 +271,16 @@ async def test_an_entry_that_cannot_be_read_is_a_dead_letter(servers: Fleet) -> 
         ("UPDATE headrace_lines SET constraints = -1", JobStatus.QUEUED),
         ("UPDATE headrace_constraints SET stream = 0", JobStatus.SUCCEEDED),
         (
+            "INSERT INTO headrace_budgets (budget, namespace, name, key, running) "
+            "SELECT 0, namespace, name, '', 1 FROM headrace_limits",
+            JobStatus.QUEUED,
+        ),
+        (
+            "INSERT INTO headrace_budgets (budget, namespace, name, key) "
+            "VALUES (9223372036854775807, 'headrace', 'a', '')",
+            JobStatus.SUCCEEDED,
+        ),
+        (
             "INSERT INTO headrace_budgets (namespace, name, key, timer_us) "
             "VALUES ('headrace', CAST(x'ff' AS TEXT), '', 1)",
             JobStatus.SUCCEEDED,

@@ -172,7 +172,7 @@ def hand_back(claim: Claim) -> Settlement:
 
 
 def bury_of_another_queue(claim: Claim) -> Settlement:
-    """The settlement of a damaged row: its constraints are those of a queue that was claimed from, and it is in
-    another one."""
+    """The settlement of a damaged row: its constraints are those of a queue that was claimed from, and it is
+    in another one."""
     failure = Failure("", "its constraints belong to another queue")
     return Settlement(claim, Dead(FRESH, DeadReason.UNDECODABLE, failure))

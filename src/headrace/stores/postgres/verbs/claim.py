@@ -78,8 +78,8 @@ def are_several_lines_open(rows: list[Row]) -> bool:
 def line_claims_of(
     rows: list[Row], query: ClaimQuery, values: Sequence[object]
 ) -> tuple[list[Claim], list[Claim]]:
-    """The claims that `headrace.claim_line` answered to these values: all have the same constraints. And those
-    of damaged rows, which are in another queue than the line."""
+    """The claims that `headrace.claim_line` answered to these values: all have the same constraints. And
+    those of damaged rows, which are in another queue than the line."""
     if not rows or rows[0][0] == 0:
         return [], []
     streams, number, constraints = query.streams_in_turn, cast(int, values[6]), constraints_of(rows[0][-1])

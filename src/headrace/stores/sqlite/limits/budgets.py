@@ -30,11 +30,11 @@ class Budgets(LoadedBudgets):
         for number, name, key, running, next_us, timer_us, figures, blocks in unlisted(
             self._transaction.connection.value(limit_statements.READ_BUDGETS, bindings)
         ):
-            figures = figures_of(figures)
-            budget = Budget(number, LimitKey(name, key), running, next_us, timer_us, figures, bool(blocks))
+            limit, figures = LimitKey(name, key), figures_of(figures)
+            budget = Budget(number or NO_ROW, limit, running, next_us, timer_us, figures, bool(blocks))
             self.add(budget)
-            if number != NO_ROW:
-                self._stored[number] = _changing(budget)
+            if number is not None:  # of a damaged row it may be the one that stands for no row
+                self._stored[self.number_of(budget)] = _changing(budget)
 
     def of(self, constraints: Constraints) -> list[Budget]:
         try:

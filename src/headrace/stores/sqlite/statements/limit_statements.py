@@ -67,7 +67,8 @@ DROP_LINES = "DELETE FROM headrace_lines WHERE line IN (SELECT value FROM json_e
 
 BLOCK_LINE = "UPDATE headrace_lines SET blocked_by = ?2 WHERE line = ?1"
 
-# The first line of a stream that a budget blocks → line, stream, place, tenant (bytes: it may be no valid text)
+# The first line of a stream that a budget blocks
+# → line, stream, place, tenant (bytes: in a damaged row it is no valid text)
 OPEN_FIRST = """
 UPDATE headrace_lines SET blocked_by = NULL WHERE line = (
     SELECT line FROM headrace_lines WHERE blocked_by = ?1 AND stream = ?2
@@ -177,19 +178,27 @@ SELECT json_group_array(json_array(constraints, seq, at_us, size)) FROM (
 
 # --- budgets ---------------------------------------------------------------------------------------------
 
-# [[name, key, running, next_us, timer_us], ...]
-ADD_BUDGETS = """
-INSERT INTO headrace_budgets (namespace, name, key, running, next_us, timer_us)
-SELECT ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4 FROM json_each(?2)
-"""
+# Behind the last number that the table's own numbering takes there is no other: a damaged row may have it.
+_LAST_BUDGET = "(SELECT coalesce(max(max(budget), 0), 0) FROM headrace_budgets WHERE budget < 1 << 60)"
 
-ADD_BUDGET = "INSERT INTO headrace_budgets (namespace, name, key) VALUES (?, ?, ?) RETURNING budget"
+# [[name, key, running, next_us, timer_us], ...]
+ADD_BUDGETS = f"""
+INSERT INTO headrace_budgets (budget, namespace, name, key, running, next_us, timer_us)
+SELECT {_LAST_BUDGET} + 1 + added.key, ?1, value ->> 0, value ->> 1, value ->> 2, value ->> 3, value ->> 4
+FROM json_each(?2) AS added
+"""  # nosec B608 # constants only
+
+# A row without a number that can be used gets one.
+ADD_BUDGET = f"""
+INSERT INTO headrace_budgets (budget, namespace, name, key) VALUES ({_LAST_BUDGET} + 1, ?, ?, ?)
+ON CONFLICT DO UPDATE SET budget = excluded.budget RETURNING budget
+"""  # nosec B608 # constants only
 
 # [[name, key], ...] → [[budget, name, key, running, next_us, timer_us, figures, whether it blocks a line],
-# ...]; the number of a budget that has no row is 0
+# ...]; the number of a budget that has no row is NULL
 READ_BUDGETS = """
 SELECT json_group_array(json_array(
-    coalesce(budget, 0), wanted.value ->> 0, wanted.value ->> 1, coalesce(running, 0), coalesce(next_us, 0),
+    budget, wanted.value ->> 0, wanted.value ->> 1, coalesce(running, 0), coalesce(next_us, 0),
     coalesce(timer_us, 0), coalesce(override, declared),
     budget IS NOT NULL AND EXISTS (SELECT 1 FROM headrace_lines WHERE blocked_by = budget)))
 FROM json_each(?2) AS wanted
