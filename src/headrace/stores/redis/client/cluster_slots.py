@@ -15,12 +15,10 @@ from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.stores.redis.server.faults import CommandRefused, error_of, lost
 
 from .address import Address, Place
-from .connection import Link, pack
+from .connection import pack
+from .first_answer import first_answer
 
 SLOTS = 16384
-
-#: Seconds within which a node must accept the connection and answer. After that the next node is asked.
-PATIENCE = 1.0
 
 #: Seconds for which the answer of a node counts as new, and is not asked for again.
 FRESH = 0.1
@@ -103,20 +101,13 @@ class ClusterSlots:
         self._asking = None
 
     async def _ask(self) -> None:
-        errors: list[HeadraceError] = []
-        for place in self._candidates():
-            link = Link(self._address.at(place))
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    [reply] = await link.ask(_QUESTION)
-                return self._read(reply, place)
-            except TimeoutError:
-                errors.append(lost(f"the node at {place[0]}:{place[1]} does not answer in time"))
-            except HeadraceError as error:
-                errors.append(error)
-            finally:
-                link.drop()
-        raise self._no_answer(errors)
+        await first_answer(
+            _QUESTION,
+            [(place, self._address.at(place)) for place in self._candidates()],
+            noun="node",
+            read=self._read,
+            no_answer=self._no_answer,
+        )
 
     def _candidates(self) -> list[Place]:
         """The nodes to ask, in random order: one of them may be cut off and have old data."""
@@ -124,7 +115,7 @@ class ClusterSlots:
         random.shuffle(places)
         return places
 
-    def _read(self, reply: Any, asked: Place) -> None:
+    def _read(self, asked: Place, reply: Any) -> None:
         if isinstance(reply, ReplyError):
             raise error_of(reply, self._address.at(asked).title)
         if not reply:

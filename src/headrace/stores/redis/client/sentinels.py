@@ -17,9 +17,7 @@ from headrace.stores.redis.server.faults import CommandRefused, error_of, lost
 
 from .address import Address, Place
 from .connection import Link, Wire, pack
-
-#: Seconds within which a sentinel must accept the connection and answer. After that the next one is asked.
-PATIENCE = 1.0
+from .first_answer import first_answer
 
 #: Seconds between two PINGs to a sentinel that we listen to, and at most between its loss and the next
 #: attempt.
@@ -47,20 +45,13 @@ class SentinelClient:
     # --- where it is -------------------------------------------------------------------------------------
 
     async def find(self) -> Address:
-        errors: list[HeadraceError] = []
-        for place in list(self._places):
-            link = Link(self._address.of_sentinel(place))
-            try:
-                async with asyncio.timeout(PATIENCE):
-                    [reply] = await link.ask(self._question)
-                return self._found(place, reply)
-            except TimeoutError:
-                errors.append(lost(f"the sentinel at {place[0]}:{place[1]} does not answer in time"))
-            except HeadraceError as error:
-                errors.append(error)
-            finally:
-                link.drop()
-        raise self._no_answer(errors)
+        return await first_answer(
+            self._question,
+            [(place, self._address.of_sentinel(place)) for place in self._places],
+            noun="sentinel",
+            read=self._found,
+            no_answer=self._no_answer,
+        )
 
     def doubt(self) -> None:
         """Ask another sentinel first next time."""
