@@ -392,6 +392,40 @@ async def test_many_jobs_change_the_counts_of_their_queue_a_few_times(
     assert queue.queued == 250
 
 
+async def test_counts_of_many_connections_are_added_up(own: App, server: PostgresServer) -> None:
+    async def enqueue(connection: psycopg.AsyncConnection) -> None:
+        await connection.execute(INSERT)
+        for name in ("one", "two"):
+            await own.tasks["charge"].with_(queue=name, transaction=connection).enqueue(1)
+
+    await own.open()
+    for _ in range(3):
+        async with await psycopg.AsyncConnection.connect(server.url) as connection:
+            await enqueue(connection)
+    store = own._app_loop.backend.store
+    async with await psycopg.AsyncConnection.connect(server.url) as held:
+        await enqueue(held)
+        await store.prune(limit=100)
+        assert await _counted_apart(store, server) == 0
+        await held.commit()
+    assert await _counted_apart(store, server) == 2
+    await store.prune(limit=100)
+    assert await _counted_apart(store, server) == 0
+    assert {queue.name: queue.queued for queue in await own.admin.queues()} == {"one": 4, "two": 4}
+
+
+async def _counted_apart(store: Any, server: PostgresServer) -> int:
+    """How many rows of connections of users have counts."""
+    async with await psycopg.AsyncConnection.connect(server.url) as connection:
+        cursor = await connection.execute(
+            "SELECT count(*) FROM headrace.counts JOIN headrace.streams USING (stream)"
+            " WHERE slot < 0 AND namespace = %s",
+            (store._namespace,),
+        )
+        [(count,)] = await cursor.fetchall()
+    return int(count)
+
+
 async def test_the_options_of_a_call_hold(own: App, server: PostgresServer) -> None:
     charge = own.tasks["charge"]
     async with await psycopg.AsyncConnection.connect(server.url) as connection:

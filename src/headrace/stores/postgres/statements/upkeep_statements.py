@@ -60,6 +60,27 @@ DELETE FROM headrace.progress AS progress USING past
 WHERE progress.stream = past.stream AND progress.id = past.id
 """
 
+# Each connection of users has counts of its own (headrace.count_within): adds them up. namespace, limit
+ADD_UP_COUNTS = """
+WITH past AS MATERIALIZED (
+    SELECT own.stream, own.slot FROM headrace.streams AS streams, LATERAL (
+        SELECT stream, slot FROM headrace.counts
+        WHERE stream = streams.stream AND slot < 0 ORDER BY slot LIMIT $2 FOR UPDATE SKIP LOCKED) AS own
+    WHERE namespace = $1 LIMIT $2
+), taken AS (
+    DELETE FROM headrace.counts AS counts USING past
+    WHERE counts.stream = past.stream AND counts.slot = past.slot
+    RETURNING counts.*
+), added AS (
+    SELECT stream, sum(queued)::bigint AS queued, sum(running)::bigint AS running,
+        sum(scheduled)::bigint AS scheduled, sum(retrying)::bigint AS retrying, sum(dead)::bigint AS dead,
+        sum(parked)::bigint AS parked
+    FROM taken GROUP BY stream)
+SELECT headrace.add_counts(array_agg(stream), array_agg(queued), array_agg(running), array_agg(scheduled),
+    array_agg(retrying), array_agg(dead), array_agg(parked))
+FROM added HAVING count(*) > 0
+"""
+
 # namespace, now, producers until, workers until
 IS_SOMETHING_PAST = """
 SELECT EXISTS (
@@ -77,6 +98,9 @@ SELECT EXISTS (
 ) OR EXISTS (
     SELECT FROM headrace.history
     WHERE until_us <= $2 AND stream IN (SELECT stream FROM headrace.streams WHERE namespace = $1)
+) OR EXISTS (
+    SELECT FROM headrace.counts
+    WHERE slot < 0 AND stream IN (SELECT stream FROM headrace.streams WHERE namespace = $1)
 ) OR EXISTS (
     SELECT FROM headrace.workers WHERE namespace = $1 AND seen_us <= $4
 ) OR EXISTS (

@@ -223,4 +223,6 @@ async def prune(transaction: PostgresTransaction, limit: int) -> int:
     )
     for statement, until_us in steps:
         pruned += await transaction.change(statement, (namespace, until_us, limit - pruned))
-    return pruned + await transaction.change(upkeep_statements.PRUNE_PROGRESS, (namespace, limit - pruned))
+    pruned += await transaction.change(upkeep_statements.PRUNE_PROGRESS, (namespace, limit - pruned))
+    await transaction.rows(upkeep_statements.ADD_UP_COUNTS, (namespace, limit))
+    return pruned
