@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Sequence
 
 import psycopg
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, UniqueKey
 from headrace.core.records.control import ControlMessage, DueNotice
+from headrace.stores.postgres.session.connection import Row
 from headrace.testing.waiting import wait_until
 from tests.integration.support.postgres_steps import (
     QUEUE,
@@ -34,10 +36,10 @@ async def test_an_idle_claim_sends_few_statements(
         used = store._use()
         call = used._call
 
-        async def counted(sql: str, values: object) -> list[tuple[object, ...]]:
+        async def counted(sql: str, values: Sequence[object], may_wait: bool) -> list[Row]:
             nonlocal calls
             calls += 1
-            return await call(sql, values)  # type: ignore[arg-type]
+            return await call(sql, values, may_wait)
 
         monkeypatch.setattr(used, "_call", counted)
         assert await claimed(store, wait=1.5) == []
