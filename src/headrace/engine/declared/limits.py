@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 
 from headrace.core.errors import ConfigurationError
 from headrace.core.limits.figures import LimitFigures
@@ -34,6 +34,11 @@ class DeclaredLimits:
                 )
 
             self._queues.setdefault(figures.name, set()).add(queue)
+
+    def queues_beside(self, served: Collection[str]) -> list[str]:
+        """The other queues that share a limit with one of these."""
+        shared = [queues for queues in self._queues.values() if not queues.isdisjoint(served)]
+        return sorted(set().union(*shared).difference(served))
 
     async def check(self, store: StreamRouter) -> None:
         """Refuse limits that the store could not count together."""

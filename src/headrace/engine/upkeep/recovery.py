@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import State, Stream
@@ -30,7 +30,11 @@ RECLAIMS = 5
 
 
 class LeaseRecovery(Service):
-    """Checks a few times in each lease, and at once when the lease changes."""
+    """Checks a few times in each lease, and at once when the lease changes.
+
+    `beside`: queues that share a limit with those that are served. A worker that died there may have been the
+    last one of its queue, and it holds slots for which the jobs here wait.
+    """
 
     def __init__(
         self,
@@ -40,11 +44,13 @@ class LeaseRecovery(Service):
         leases: Leases,
         emitter: Emitter,
         pulse: ProcessPulse,
+        beside: Sequence[Stream] = (),
         crash_limits: Mapping[Stream, int] = NO_CRASH_LIMITS,
         history: HistoryRecorder | None = None,
     ) -> None:
         self._backend = backend
         self._served = served
+        self._beside = tuple(beside)
         self._leases = leases
         self._pulse = pulse
         self._crash_limits = crash_limits
@@ -61,7 +67,7 @@ class LeaseRecovery(Service):
         asked_us = self._elapsed_us()
         try:
             reclaimed = await self._backend.reclaim(
-                list(self._served.claimed),
+                [*self._served.claimed, *self._beside],
                 limit=RECLAIM_BATCH,
                 every_us=microseconds(every),
                 after_outage=self._was_away(),

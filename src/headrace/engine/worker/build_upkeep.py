@@ -47,13 +47,15 @@ def build_upkeep(
     prefetch_return = Service("prefetch return", running.slots.return_prefetched, emitter=emitter)
     progress = ProgressWriter(store, running=held.running, policy=claims.policy, emitter=emitter)
     promotion = Promotion(store, served, emitter=emitter)
+    beside = [Stream("queue", name) for name in plan.registry.limits.queues_beside(plan.options.queues)]
     recovery = LeaseRecovery(
         store,
         served,
         leases=claims.leases,
         emitter=emitter,
         pulse=pulse,
-        crash_limits=crash_limits_of(plan, claims.served.queues).in_store,
+        beside=beside,
+        crash_limits=crash_limits_of(plan, (*claims.served.queues, *beside)).in_store,
         history=settling.history,
     )
     pruning = Pruning(store, emitter=emitter)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 
-from headrace import App, JobStatus, current_job, signals
+from headrace import App, JobStatus, Limit, current_job, signals
+from headrace.core.messages.message import Stream
+from headrace.core.runtime.clock import MovableClock, microseconds
 from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import of, until
@@ -74,3 +76,24 @@ async def test_a_job_outlives_a_shorter_lease_and_runs_once(app: App, store: Int
             go.set()
             assert await job.result(timeout=10) == 1
     assert runs == [1]
+
+
+async def test_a_slot_comes_back_also_when_no_worker_serves_the_queue_of_its_job_any_more(
+    app: App, store: InterceptedStore, clock: MovableClock
+) -> None:
+    limits = [Limit("shared", max_running=1)]
+
+    @app.task(queue="first", limits=limits)
+    async def one() -> None: ...
+
+    @app.task(queue="second", limits=limits)
+    async def two() -> None: ...
+
+    first = Stream("queue", "first")
+    async with app.worker(queues=["second"], lease=15):
+        await store.declare_stream(first, microseconds(15))
+        await one.enqueue()
+        assert len(await store.claim([first], consumer="gone", limit=1, suspects=1, wait=0)) == 1
+        job = await two.enqueue()
+        clock.advance(16)
+        await until(job, JobStatus.SUCCEEDED)
