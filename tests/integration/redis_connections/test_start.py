@@ -6,13 +6,17 @@ import asyncio
 import contextlib
 import logging
 import signal
+import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 
 from headrace import App
+from headrace.cli.main import cli
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Message, TrailEntry, UniqueKey
@@ -203,6 +207,26 @@ async def test_a_server_that_may_forget_is_told_of_once(
     said = [record.getMessage() for record in caplog.records if record.name == "headrace"]
     assert len(said) == (words is not None)
     assert words is None or words in said[0]
+
+
+@pytest.mark.parametrize(("command", "times"), [("status", 0), ("publish", 1)])
+def test_a_command_that_only_looks_does_not_tell_it(
+    command: str,
+    times: int,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(notices, "_warned", set())
+    module: Any = ModuleType("shop")
+    monkeypatch.setitem(sys.modules, "shop", module)
+    with Server(require("redis-7.0"), directory=tmp_path) as server:
+        module.app = App(server.url)
+        module.app.topic("orders")
+        words = ["shop:app", "orders", "{}"] if command == "publish" else ["shop:app"]
+        result = CliRunner().invoke(cli, [command, *words])
+    assert result.exit_code == 0, result.output
+    assert caplog.text.count("keeps nothing on disk") == times
 
 
 @pytest.mark.parametrize("kind", ["valkey-9.1", *also("redis-7.0")])

@@ -31,7 +31,7 @@ from headrace.cli.target.listing_group import ListingGroup
 from headrace.cli.target.option_types import setting, span_option
 from headrace.cli.target.place import check_task, known_groups, known_queues, place_options
 from headrace.cli.target.store import on_store, on_store_with
-from headrace.core.records.job_info import JobInfo, newest_first
+from headrace.core.records.job_info import JobInfo, has_argument, newest_first
 from headrace.core.records.record import JobStatus, Page
 from headrace.core.values.times import age_text, ago, seconds_since, span
 from headrace.sync import SyncAdmin
@@ -131,7 +131,7 @@ def list_jobs(
         _matching(admin, places, wanted, task) if key is None else _holding(admin, places, key, wanted, task)
     )
     if argument is not None:
-        found = (info for info in found if _has_value((info.args, info.kwargs), argument))
+        found = (info for info in found if has_argument(info, argument))
     fitting = filter(_of_age(older_than, newer_than), found)
     chosen = [*islice(fitting, limit)]
     if not states:
@@ -254,15 +254,6 @@ def _holding(
     if held:
         return iter(held)
     return (info for info in _matching(admin, places, states, task) if info.unique_key == key)
-
-
-def _has_value(value: object, text: str) -> bool:
-    """Whether arguments contain a value that is written so: `123` is a number or a text."""
-    if isinstance(value, list | tuple):
-        return any(_has_value(each, text) for each in value)
-    if isinstance(value, dict):
-        return any(_has_value(each, text) for each in value.values())
-    return value is not None and str(value) == text
 
 
 def all_pages(ask: Callable[..., Page[T]]) -> Iterator[T]:

@@ -5,6 +5,7 @@ Commands are wrapped by `on_store` or `on_store_with`, which call them with the 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, redirect_stdout
@@ -47,7 +48,7 @@ def on_store(command: Command) -> Command:
     @_options
     @wraps(command)
     def run(target: str | None, given: StoreOptions, **options: object) -> None:
-        with opened(chosen(target, given)) as app:
+        with _without_findings(), opened(chosen(target, given)) as app:
             command(app, **options)
 
     return run
@@ -79,7 +80,7 @@ def on_store_with(expected: str) -> Callable[[Command], Command]:
                 raise click.UsageError(f"Missing argument '{expected}'.")
             if most is not None and len(names) > most:
                 raise click.UsageError(f"Expected '{expected}', not '{' '.join(names)}'.")
-            with opened(chosen(target, given)) as app:
+            with _without_findings(), opened(chosen(target, given)) as app:
                 command(app, names, **options)
 
         return run
@@ -146,6 +147,22 @@ def opened(app: App) -> Iterator[App]:
         yield app
     finally:
         app.sync.close()
+
+
+@contextmanager
+def _without_findings() -> Iterator[None]:
+    """Log nothing of how the server is set up. Workers and producers log it, and the doctor prints it: above
+    every listing it would only be in the way."""
+
+    def wanted(record: logging.LogRecord) -> bool:
+        return not getattr(record, "finding", "")
+
+    logger = logging.getLogger("headrace")
+    logger.addFilter(wanted)
+    try:
+        yield
+    finally:
+        logger.removeFilter(wanted)
 
 
 def _is_known(given: StoreOptions) -> bool:

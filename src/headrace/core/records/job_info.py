@@ -240,6 +240,19 @@ def newest_first(job: JobInfo) -> tuple[bool, float]:
     return job.status is not JobStatus.RUNNING, -known.timestamp() if known else 0.0
 
 
+def has_argument(job: JobInfo, text: str) -> bool:
+    """Whether the arguments contain a value that is written so: `123` is a number or a text."""
+    return _contains((job.args, job.kwargs), text)
+
+
+def _contains(value: object, text: str) -> bool:
+    if isinstance(value, list | tuple):
+        return any(_contains(each, text) for each in value)
+    if isinstance(value, dict):
+        return any(_contains(each, text) for each in value.values())
+    return value is not None and str(value) == text
+
+
 def _progress(progress: Progress | None) -> JobProgress | None:
     if progress is None:
         return None

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.admin.place import Place
 from headrace.app import App
-from headrace.core.records.job_info import JobInfo
+from headrace.core.records.job_info import JobInfo, has_argument
 from headrace.core.records.record import JobStatus
 from headrace.core.values.times import parse_time
 
@@ -26,8 +26,8 @@ STATES: Final = ("queued", "running", "scheduled", "retrying", "dead", "succeede
 
 
 class Search(msgspec.Struct, frozen=True):
-    """What a user searches for. `text` is a part of the id, task, unique key, error or worker. `waiting_for`
-    is the name of a limit that holds jobs back."""
+    """What a user searches for. `text` is a part of the id, task, unique key, error or worker, or a whole
+    argument. `waiting_for` is the name of a limit that holds jobs back."""
 
     state: str = ""
     text: str = ""
@@ -89,6 +89,7 @@ async def _scan(app: App, place: Place, search: Search, cursor: str | None) -> S
 
 class JobFilter:
     def __init__(self, search: Search) -> None:
+        self._argument = search.text
         self._text = search.text.casefold()
         self._waiting_for = search.waiting_for
         self._since = parse_time(search.since, UTC) if search.since else None
@@ -103,7 +104,7 @@ class JobFilter:
         if not self._text:
             return True
         texts = (job.id, job.task, job.unique_key, job.error, job.error_type, job.worker, job.reason)
-        return any(self._text in text.casefold() for text in texts)
+        return any(self._text in text.casefold() for text in texts) or has_argument(job, self._argument)
 
     def _is_within(self, at: datetime | None) -> bool:
         if self._since is None and self._until is None:

@@ -18,7 +18,8 @@ def warn_once(server: str, what: str, *, about: str = "") -> None:
     key = (server, about or what)
     if key not in _warned:
         _warned.add(key)
-        logger.warning("%s %s", server, what)
+        # A command that only looks at the store drops it: `headrace doctor` is the place for it there.
+        logger.warning("%s %s", server, what, extra={"finding": about})
 
 
 class Notices:
