@@ -333,6 +333,25 @@ async def test_a_damaged_number_of_limits_does_not_keep_them_from_being_listed(
     store.close()
 
 
+@pytest.mark.parametrize(
+    "change", ["fraction = 9e999", "text = CAST(x'ff' AS TEXT)", "at_us = -1, log = x'ff'"]
+)
+async def test_progress_that_cannot_be_read_keeps_no_jobs_from_being_listed(
+    tmp_path: Path, change: str
+) -> None:
+    file = SqliteFile(tmp_path)
+    await file.make()
+    connection = file.renewed()
+    connection.execute(f"UPDATE headrace_progress SET {change}")
+    connection.close()
+    app = App(file.url)
+    assert "healthy-work-held" in [info.id for info in await app.admin.jobs("work")]
+    info = await app.admin.job("healthy-work-held", queue="work")
+    assert info is not None
+    assert info.progress is None or 0 <= info.progress.fraction <= 1
+    await app.close()
+
+
 async def test_a_damaged_history_keeps_no_job_from_ending(tmp_path: Path) -> None:
     app = App(f"sqlite:///{tmp_path}/jobs.db")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import subprocess
 import sys
@@ -16,6 +17,9 @@ from click.shell_completion import get_completion_class
 from headrace import App, Job
 from headrace.cli.main import cli
 from headrace.cli.target import completion
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, Stream
+from headrace.stores import open_store
 from tests.unit.cli.conftest import Shell
 
 
@@ -69,6 +73,20 @@ def test_queues_of_the_app_and_of_the_store(
     assert offered("headrace worker shop:app --queues default,n") == ["default,newsletter"]
     assert offered(f"headrace pause --url {app.url} n") == ["newsletter"]
     assert offered("headrace publish shop:app or") == ["orders"]
+
+
+async def test_names_of_a_tampered_store_that_no_client_may_give_are_not_offered(
+    url: str, offered: Offered
+) -> None:
+    """They would steer the terminal, or end the answer and begin another one."""
+    store = open_store(url)
+    await store.open()
+    for place in ("mails", "evil\x1b[31m", "evil\nplain,--yes", "evil $(id)"):
+        for kind in ("queue", "topic"):
+            await store.append(Batch(Stream(kind, place), "p", 1, [Message(new_id(), "t", b"")]))
+    await store.close()
+    assert await asyncio.to_thread(offered, f"headrace pause --url {url} ") == ["default", "mails"]
+    assert await asyncio.to_thread(offered, f"headrace tail --url {url} ") == ["mails"]
 
 
 def test_no_file_is_made_and_no_error_is_shown(

@@ -18,6 +18,7 @@ import click
 
 from headrace.app import App
 from headrace.core.errors import HeadraceError
+from headrace.core.values.names import PATTERN
 from headrace.engine.app_loop.retrying import without_retries
 
 from .locate import locate
@@ -141,7 +142,8 @@ def _topics(app: App) -> list[str]:
 
 
 def _stored(app: App, ask: Callable[[], list[str]]) -> list[str]:
-    """What the store knows. A SQLite file is not made for this."""
+    """What the store knows. A SQLite file is not made for this. Another program may have written names that
+    steer a terminal or a shell, and no client may give them: they are left out."""
     url = app.url or ""
     if url.startswith("memory://"):
         return []
@@ -149,6 +151,6 @@ def _stored(app: App, ask: Callable[[], list[str]]) -> list[str]:
         return []
     try:
         with without_retries():
-            return ask()
+            return [name for name in ask() if PATTERN.fullmatch(name)]
     except HeadraceError:
         return []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.message import Stream
 from headrace.core.records.answers import DeadAge, Wanted
 from headrace.core.records.record import Counts, DeadLetter, JobStatus, Page, Progress, Record
@@ -48,8 +49,16 @@ def which_are_over(
 def _columns(row: Sequence[Any]) -> RecordColumns:
     """The columns of `record_statements._RECORD`."""
     seq, id, *columns, progress, log, expires_us, waiting_for = row
-    shown = Progress(*unlisted(progress)) if progress else None
-    return RecordColumns._make((seq, readable_id(seq, id), *columns, shown, log, expires_us, waiting_for))
+    return RecordColumns._make(
+        (seq, readable_id(seq, id), *columns, _progress(progress), log, expires_us, waiting_for)
+    )
+
+
+def _progress(stored: str | None) -> Progress | None:
+    try:
+        return Progress(*unlisted(stored)) if stored else None
+    except DECODE_ERRORS:
+        return None  # a damaged row: its number is too large for JSON
 
 
 # --- listings ---------------------------------------------------------------------------------------------
