@@ -1,7 +1,7 @@
 """Everything that happens to jobs, in one process: an app, its worker, and the outcomes that are expected.
 
-The connection to the store may be bad. A producer never gets an error because of that. A caller that steers or
-waits may get `BackendUnavailable`, and tries again.
+The connection to the store may be bad. A producer never gets an error because of that. A caller that steers
+or waits may get `BackendUnavailable`, and tries again.
 """
 
 from __future__ import annotations
