@@ -74,7 +74,7 @@ _numbers = count(1)
 
 
 class Gauge(Protocol):
-    """A store whose size can be told while nobody is connected."""
+    """A store whose size can be read while no client is connected."""
 
     url: str
 

@@ -23,11 +23,11 @@ def store_under_test(tmp_path: Path) -> StoreUnderTest:
 
 
 async def check_forgotten(store: Store) -> None:
-    """Of messages that are over nothing is left in memory."""
+    """Nothing of ended messages is left in memory."""
     assert isinstance(store, JsonlStore)
     for stream in store.journal.state.streams.values():
         end_records = [
             record for record in stream.end_records.values() if record.until_us < NEVER
-        ]  # one test keeps one so long
+        ]  # one test keeps a record so long
         left = stream.entries, stream.due, stream.running, end_records, stream.keys, stream.producers
         assert not any(left), f"{stream.stream.name}: {left}"

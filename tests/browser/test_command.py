@@ -1,4 +1,4 @@
-"""`headrace dashboard` as a process: what it prints, whom it refuses, and how it ends."""
+"""`headrace dashboard` as a process: what it prints, which requests it refuses, and how it ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Every page, with hostile texts in it, on a desk and on a phone, in light and dark, for everybody."""
+"""Every page, with hostile texts in it, on a wide and a narrow screen, in light and dark, with the checks of
+accessibility."""
 
 from __future__ import annotations
 

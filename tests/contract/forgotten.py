@@ -73,7 +73,7 @@ async def _check_redis(backend: RedisStore) -> None:
 
 
 async def _keys(backend: RedisStore) -> list[bytes]:
-    """Of the namespace, on every server that has some."""
+    """The keys of the store's namespace on all of its servers."""
     keys: list[bytes] = []
     for link in await backend._store.servers():
         [found] = await link.ask(pack(("KEYS", f"*{backend._store.namespace}*")))
@@ -82,7 +82,7 @@ async def _keys(backend: RedisStore) -> list[bytes]:
 
 
 async def _check_consumers(backend: RedisStore, stream: Stream) -> None:
-    """Nothing waits or is held in any lane; and whoever leaves, leaves no name."""
+    """No lane has a waiting or held message. A consumer that leaves is no longer listed."""
     keys = backend._store.queue(stream).keys
     for name, key in zip((*LANES, HELD), (*keys.lanes, keys.by_lane[HELD]), strict=True):
         entries, pending = await _inside(backend, key)

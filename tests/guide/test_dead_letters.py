@@ -1,4 +1,5 @@
-"""What cannot be done is laid aside with its arguments and the reason, until somebody looks at it."""
+"""A job that cannot be done becomes a dead letter, with its arguments and the reason, until it is replayed or
+discarded."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A job says how far it is, and whoever has its handle sees it."""
+"""A job reports its progress, and its handle shows it."""
 
 from __future__ import annotations
 

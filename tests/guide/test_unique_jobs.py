@@ -1,4 +1,4 @@
-"""A unique job is stored once; whoever enqueues it again gets the one that stands there."""
+"""A unique job is stored once. To enqueue it again gives the handle of the job that is there."""
 
 from __future__ import annotations
 

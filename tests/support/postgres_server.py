@@ -37,7 +37,7 @@ NOBODY: Final = 65534
 #: Linux: the signal that a child gets when its parent dies (sys/prctl.h).
 PR_SET_PDEATHSIG: Final = 1
 
-#: The name of the database user. Everybody on the loopback may log in as it.
+#: The name of the database user. Each process on the loopback may log in as it.
 USER: Final = "headrace"
 
 #: Sessions that a pooler has.
@@ -122,7 +122,7 @@ class PostgresServer:
 
     @property
     def pid(self) -> int:
-        """Of the process that starts one more for each session."""
+        """The process id of the server. It starts one more process for each session."""
         if self._process is None:
             raise RuntimeError("the server is not running")
         return self._process.pid

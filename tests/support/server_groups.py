@@ -19,7 +19,7 @@ MASTER: Final = "jobs"
 #: Milliseconds of silence after which the nodes of a cluster take one of them for dead.
 SILENCE: Final = 1000
 
-#: The same for a cluster that nobody harms, so that a busy machine does not, either.
+#: Milliseconds, for a cluster that no test harms: a busy machine must not cause a failover.
 CALM: Final = 5000
 
 #: The same for sentinels, which must be longer: they connect to a new primary at most once a second, so with

@@ -279,7 +279,7 @@ def _program_in_wheel(package: str, pattern: str) -> Path | None:
 
 
 def free_port(among: range, *, beside: int = 0) -> int:
-    """One that nobody listens on, nor on the one so many further on."""
+    """A free port. The port `beside` further on is free as well."""
     while True:
         port = random.choice(among)
         if _is_free(port) and _is_free(port + beside):

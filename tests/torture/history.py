@@ -87,7 +87,7 @@ class MessageStory(msgspec.Struct, eq=False):
         return self.runs.get(group, [])
 
     def is_over_in(self, group: str) -> bool:
-        """Whether it came to an end there: a success, a dead letter, or an end that somebody asked for."""
+        """Whether it ended there: a success, a dead letter, or an end by a request such as `cancel`."""
         return (
             any(run.succeeded for run in self.runs_of(group))
             or group in self.dead

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import apsw
 
-#: Milliseconds that a commit of somebody else may take.
+#: Milliseconds that a commit of another process may take.
 COMMIT_MS = 150
 
 

@@ -1,5 +1,5 @@
-"""The stores of the harness: a SQLite file, a server that nobody else uses, behind a proxy if a fault needs
-one, or several servers that belong together."""
+"""The stores of the harness: a SQLite file, a server of its own, behind a proxy if a fault needs one, or
+several servers that belong together."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class GroupState(StreamState):
         return new
 
     def note_member(self, now_us: int, *, wants_order: bool | None) -> None:
-        """A member speaks for the group. If the store has lost the group, it is here again."""
+        """A member joins or renews the group. A group that the store has lost is created again."""
         self.seen_us = now_us
         if not self.joined and not self.removed:
             self.join(BEGINNING, ordered=bool(wants_order), now_us=now_us)
@@ -116,7 +116,7 @@ class GroupState(StreamState):
             self.ordering = self.ordering.seen(now_us, wants_order=wants_order)
 
     def leave(self) -> None:
-        """It was removed: those who wait for one of its messages are told."""
+        """It was removed: wakes the callers that wait for one of its messages."""
         ids = list(self.entries)
         self.joined = False
         self.entries.clear()

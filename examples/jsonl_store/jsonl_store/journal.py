@@ -48,7 +48,7 @@ class Journal:
         self._clock = clock
         self._announce, self._ended, self._changed = announce, ended, changed
         self._file: int | None = None
-        self._told_up_to = 0  # what lines before this have to tell was told, or is too old
+        self._told_up_to = 0  # announcements of earlier lines were made, or are too old
         self._restart()
 
     def _restart(self) -> None:
@@ -86,7 +86,7 @@ class Journal:
 
     @contextmanager
     def locked(self) -> Iterator[int]:
-        """No other process makes a step meanwhile, and the state is up to date. Gives the time."""
+        """Lock the file: no other process makes a step, and the state is up to date. Gives the time."""
         file = self.check_open()
         with _as_unavailable(self.path):
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -127,7 +127,7 @@ class Journal:
 
     def _read(self, file: int) -> None:
         size = os.fstat(file).st_size
-        if size < self._read_up_to:  # somebody emptied it
+        if size < self._read_up_to:  # the file was emptied
             self._told_up_to = 0
             self._restart()
         *lines, unfinished = _read_from(file, self._read_up_to, size).split(b"\n")

@@ -39,7 +39,7 @@ WAITING: Final = (JobStatus.SCHEDULED, JobStatus.RETRYING)
 
 
 class Surroundings(msgspec.Struct, frozen=True):
-    """What a stream needs from the state around it: the one counter, and whom to tell."""
+    """What a stream needs from the state around it: the counter of all streams, and where to report."""
 
     numbers: Iterator[int]
     announce: Callable[[ControlMessage], None]

@@ -138,7 +138,7 @@ class JsonlStore(Store):
         try:
             self.journal.catch_up()
         except BackendUnavailable:
-            self._changes.ring()  # those who wait meet the error themselves
+            self._changes.ring()  # callers that wait get the error from their own step
 
     def _heard(self, message: ControlMessage) -> None:
         for hear in list(self._listeners):
@@ -182,7 +182,7 @@ class JsonlStore(Store):
         step = steps.ClaimMessages(list(streams), consumer, limits)
         until = monotonic() + wait
         while True:
-            claims = self.journal.make(step)  # rings for nobody: claims must not wake each other
+            claims = self.journal.make(step)  # wakes no waiter: claims must not wake each other
             left = until - monotonic()
             if self._was_woken(consumer) or claims or left <= 0:
                 return claims

@@ -171,7 +171,7 @@ class TopicState(StreamState):
         return self.log.trim(self._may_go(now_us), limit)
 
     def kept(self, trimmed: int, now_us: int) -> KeptTopics:
-        """How things stand after so many were trimmed."""
+        """The figures of the topic after so many events were trimmed."""
         spare = self._spare(now_us) if self.rules.strict else 0
         behind = [group for group in self.groups.values() if group.low_water < spare]
         is_held = spare >= self.log.first
@@ -190,7 +190,7 @@ class TopicState(StreamState):
         return max(by_age, by_length)
 
     def _may_go(self, now_us: int) -> int:
-        """The same, but for what is held for the sake of a live group."""
+        """The number up to which events can be trimmed now: a live group may hold some of these events."""
         held = [group.low_water for group in self.groups.values() if is_live(group, now_us)]
         return min([self._spare(now_us), *(held if self.rules.strict else [])])
 

@@ -11,7 +11,8 @@ LOOK_EVERY: Final = 0.01
 
 
 class Changes:
-    """`look` is called on the event loop while anyone waits or listens. It rings when it finds something."""
+    """`look` is called on the event loop while a coroutine waits or listens. It wakes them when it finds
+    something."""
 
     def __init__(self, look: Callable[[], None]) -> None:
         self._look = look

@@ -38,7 +38,7 @@ JOB = ("task", "queue")
 EVENT = ("topic", "group")
 
 L = TypeVar("L", bound=Callable[..., Any])
-On = Callable[[type[signals.Signal]], Callable[[Any], Any]]
+SignalDecorator = Callable[[type[signals.Signal]], Callable[[Any], Any]]
 
 
 class ObservedApp(Protocol):
@@ -180,7 +180,7 @@ class Metrics:
         self._series.append(made)
         return made
 
-    def _listen(self, on: On) -> None:
+    def _listen(self, on: SignalDecorator) -> None:
         on(signals.JobEnqueued)(self._on_enqueued)
         on(signals.JobStarted)(self._on_started)
         on(signals.JobSucceeded)(self._on_succeeded)

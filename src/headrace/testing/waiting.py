@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 POLL_INTERVAL: Final = 0.005
 
 #: What the test waits for, or a function that describes the state after a timeout.
-Message: TypeAlias = str | Callable[[], str]
+FailureText: TypeAlias = str | Callable[[], str]
 
 
 async def wait_until(
-    condition: Callable[[], object | Awaitable[object]], timeout: float = 10, message: Message = ""
+    condition: Callable[[], object | Awaitable[object]], timeout: float = 10, message: FailureText = ""
 ) -> None:
     """Return as soon as the condition, a plain or an async function, is true."""
     deadline = time.monotonic() + timeout
@@ -25,7 +25,7 @@ async def wait_until(
         await asyncio.sleep(POLL_INTERVAL)
 
 
-def wait_until_sync(condition: Callable[[], object], timeout: float = 10, message: Message = "") -> None:
+def wait_until_sync(condition: Callable[[], object], timeout: float = 10, message: FailureText = "") -> None:
     """`wait_until` for tests without an event loop."""
     deadline = time.monotonic() + timeout
     while not condition():
@@ -38,7 +38,7 @@ async def _value(condition: Callable[[], object | Awaitable[object]]) -> object:
     return await value if inspect.isawaitable(value) else value
 
 
-def _check(deadline: float, timeout: float, message: Message) -> None:
+def _check(deadline: float, timeout: float, message: FailureText) -> None:
     if time.monotonic() >= deadline:
         text = message() if callable(message) else message
         raise AssertionError(f"not within {timeout:g} s: {text or 'the condition'}")

@@ -49,7 +49,7 @@ async def test_a_schedule_ends_at_its_limit(make_app: MakeApp) -> None:
         await wait_until(other_is_over)  # the worker has looked since
         await wait_until(lambda: len(ran) == 4)
     assert sorted(ran) == [7, 7, 7, 8]
-    # The same schedule again, also when it is over.
+    # `put` of an equal schedule changes nothing, also when the schedule is over.
     again = await app.schedules.put("count", count.call(7), every=0.02, limit=3)
     assert again.fired == 3
     # Another limit: it starts anew.

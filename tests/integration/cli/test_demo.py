@@ -1,4 +1,4 @@
-"""`headrace demo`, as somebody runs it who has a minute."""
+"""`headrace demo`, run as a new user runs it."""
 
 from __future__ import annotations
 

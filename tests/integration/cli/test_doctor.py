@@ -272,7 +272,7 @@ async def examine_node(server: Server) -> Findings:
 
 async def test_plain_text_is_told_where_others_can_listen(server: Server, tmp_path: Path) -> None:
     assert (await examine(server.url)).level("connection") == OK
-    # It leads to this machine, but by its name nobody can know that.
+    # The name leads to this machine, but the doctor cannot know that from the name.
     found = await examine(server.url.replace(HOST, "0.0.0.0"))
     assert found.level("connection") == WARN
 

@@ -1,4 +1,5 @@
-"""`--metrics-port`: probes and metrics of real worker processes, and a port that gives nobody much."""
+"""`--metrics-port`: probes and metrics of real worker processes, and how little the port tells and
+accepts."""
 
 from __future__ import annotations
 

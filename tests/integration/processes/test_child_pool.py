@@ -166,7 +166,7 @@ class Pool(RuleBasedStateMachine):
 
     @rule(choice=choices, turns=turns)
     def cancel_in_the_turn_of_a_hand_over(self, choice: int, turns: int) -> None:
-        """Whoever waits is cancelled as soon as a child is free, before he knows that it is his."""
+        """A call that waits is cancelled as soon as it gets a free child, before its task has run again."""
         while not self.pool._waiting:
             self.begin(1)
         waiting = [errand for errand in self.errands if not errand.task.done() and errand.call.child is None]
@@ -183,7 +183,7 @@ class Pool(RuleBasedStateMachine):
 
     @rule(choice=choices, turns=turns)
     def interrupt(self, choice: int, turns: int) -> None:
-        """Its run is over, though somebody still waits for the call."""
+        """The run is over, although a task still waits for the call."""
         self._chosen(choice).call.kill()
         self._turn(turns)
 
@@ -218,7 +218,7 @@ class Pool(RuleBasedStateMachine):
     def nobody_waits_beside_an_idle_child(self) -> None:
         waiting = [turn for turn in self.pool._waiting if not turn.done()]
         assert not (waiting and self.pool._idle)
-        # Somebody is on the way to whoever waits: a start, a child at work, or one whose end is awaited.
+        # A waiting call will get a child: one that starts, one that works, or the successor of one that ends.
         assert not waiting or self.pool._starts or self.pool._children
 
     @invariant()

@@ -1,4 +1,5 @@
-"""Children and their jobs: nobody gets another's answer, waits for ever, or is killed for another."""
+"""Children and their jobs: no job gets the answer of another job, waits for ever, or is killed in place of
+another."""
 
 from __future__ import annotations
 

@@ -187,7 +187,7 @@ async def test_retention_gives_the_store_its_room_back(workshop: Workshop) -> No
         await short.publish_many([Story(number) for number in range(200)])
 
     async def is_trimmed() -> bool:
-        await short.publish(Story(0))  # whoever appends trims a little
+        await short.publish(Story(0))  # each append trims a little
         [topic] = [each for each in await program.app.admin.topics() if each.name == "short"]
         return topic.length < 500  # of the two thousand at the start, and those of this loop
 

@@ -1,4 +1,4 @@
-"""A queue that is split while processes feed it and work on it, and whoever splits it is killed."""
+"""A queue is split while processes feed it and work on it, and the process that splits it is killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ON_SERVER = pytest.mark.parametrize("workshop", ["valkey-9.1"], indirect=True)
 
 @pytest.fixture
 async def operator(workshop: Workshop) -> AsyncIterator[App]:
-    """Whoever splits: a process of his own as far as the others can tell."""
+    """The app that splits the queue. To the workers it is another process."""
     async with App(workshop.url) as app:
         yield app
 

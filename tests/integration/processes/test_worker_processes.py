@@ -65,7 +65,7 @@ async def test_workers_killed_again_and_again_lose_nothing(workshop: Workshop) -
     infos = await asyncio.gather(*(job.info() for job in jobs))
     dead = {number for number, info in enumerate(infos) if info.status is JobStatus.DEAD}
     assert {info.status for info in infos} <= {JobStatus.SUCCEEDED, JobStatus.DEAD}
-    # Whoever was in the hands of three of them is dead. From the third on a worker had one suspect at a time.
+    # A job that three killed workers held is dead. The third and later workers held one suspect at a time.
     assert len(dead) <= 2
     assert {infos[number].crashes for number in dead} <= {3}
     assert {line["number"] for line in workshop.log.lines("quick")} >= set(range(2_000)) - dead
@@ -301,7 +301,7 @@ async def test_a_job_that_kills_its_worker_is_dead_at_the_third_time_and_takes_n
 
 async def test_four_processes_drain_20_000_jobs_and_run_each_exactly_once(workshop: Workshop) -> None:
     await workshop.app.enqueue_many([workshop.task("quick").call(n) for n in range(20_000)])
-    # The default lease: nobody is killed here, and a process that a busy machine holds up shall lose nothing.
+    # The default lease: no worker is killed here, and a worker that a busy machine delays must keep its jobs.
     supervisor = workshop.start("--processes", "4", "--burst", lease=None)
 
     assert supervisor.exit_code(timeout=90) == 0, supervisor.output

@@ -19,7 +19,7 @@ GROUPS = ("billing", "stock", "mail")
 
 
 class Story(msgspec.Struct):
-    """`hang`: whoever gets it first never comes to an end with it."""
+    """`hang`: the first handler that gets the event never returns."""
 
     number: int
     hang: bool = False

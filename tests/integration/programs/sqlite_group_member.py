@@ -16,7 +16,7 @@ from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import BEGINNING
 from tests.support.routers import open_router
 
-#: Seconds. Nobody here renews: a member that is not killed settles at once.
+#: Seconds. No lease is renewed here: a member that is not killed settles at once.
 LEASE = 8
 
 PLAIN, ORDERED = group_stream("orders", "billing"), group_stream("orders", "index")

@@ -605,7 +605,7 @@ async def test_what_a_worker_has_left_is_looked_at_until_its_lease_has_run_out(b
         recovered.extend(look.recovered)
         return not look.others_turn
 
-    for _ in range(2):  # nothing, then everything: nobody is gone yet
+    for _ in range(2):  # nothing, then everything: no worker is gone yet
         await wait_until(has_turn)
     queues = tuple(source.name for source in sources)
     seen = WorkerEntry(backend._store.now_us(), WorkerInfo("gone", "host", 1, 1, queues, 10))

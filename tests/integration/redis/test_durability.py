@@ -164,7 +164,7 @@ async def test_what_one_server_has_taken_is_not_confirmed_by_the_next(
 async def test_a_server_that_becomes_a_replica_leaves_it_to_its_successor(
     primary: Server, backend: RedisStore, when: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is told that it is not safe: the batch goes to whoever has taken over."""
+    """The caller gets no `NotConfirmed`: the batch is sent again, to the new primary."""
     run_all = backend._store.run_all
 
     async def run_and_be_demoted(*args: Any, **options: Any) -> list[Any]:

@@ -145,7 +145,7 @@ async def _all_that_must_run(
 ) -> dict[int, int]:
     """Everything, or where messages were deleted all that was accepted after the last time."""
     deleted = before if harm in (_flush_all, _delete_lanes) else set()
-    # Of what was under way at that moment nobody can say whether it came before or after.
+    # A request that was under way at that moment may have come before it or after it.
     borderline = {max(before) + 1} if deleted else set()
     must = load.accepted.keys() - deleted - borderline
     await workshop.until(lambda: load.runs().keys() >= must)

@@ -1,4 +1,4 @@
-"""What somebody has deleted by hand is made again, quickly and quietly."""
+"""Keys that were deleted by hand are made again, quickly and without an error."""
 
 from __future__ import annotations
 

@@ -33,8 +33,7 @@ pytestmark = pytest.mark.more
 TOPIC = Stream("topic", "orders")
 GROUP = group_stream("orders", "billing")
 
-#: Seconds within which a group must get on again, whatever somebody deleted: five, and as many again for a
-#: machine that is busy.
+#: Seconds within which a group must go on after keys were deleted: five, and five more for a busy machine.
 HEALED = 10.0
 
 
@@ -346,7 +345,7 @@ async def test_out_of_memory_lets_what_was_drawn_end(kind: str, tmp_path: Path) 
             assert await events.claim() == []  # nothing can be drawn
             assert claim.id == first
             await events.backend.settle([Settlement(claim, DONE)])
-            [following] = await events.claim()  # but the key is handed on
+            [following] = await events.claim()  # but the next message gets the key
             assert following.id == second
             assert not await events.backend.join(GROUP, NEW, ordered=True)
             await events.backend.keep_topics([GROUP], limit=100)

@@ -103,7 +103,7 @@ async def test_a_second_sigterm_ends_a_worker_whose_store_hangs(workshop: Worksh
 
 async def test_workers_whose_clocks_are_an_hour_off_keep_their_leases_and_times(workshop: Workshop) -> None:
     for clock in (HOUR, -HOUR):
-        # So few slots that one of them cannot hold all four naps, whoever is faster.
+        # Too few slots for one worker to hold all four naps, even when it is the faster one.
         await workshop.start_ready("--concurrency", "3", clock=clock)
     asked_at = time.time()
     delayed = await workshop.task("quick").with_(delay=1.0).enqueue(1)

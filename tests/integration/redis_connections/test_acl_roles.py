@@ -103,7 +103,7 @@ async def test_whoever_publishes_finishes_a_change_that_stopped_half_way(
     async with backend_of(redis_server, namespace, "everything") as steering:
         store = inner_of(steering)
         await propose(store, QUEUE, 3)
-        await seal(store, QUEUE)  # and here whoever steered dies
+        await seal(store, QUEUE)  # and here the process that steers is killed
     await play(redis_server, namespace, role, produce)
     async with backend_of(redis_server, namespace, "worker") as backend:
         assert (await backend.layout(QUEUE)).current.parts == 3
@@ -251,7 +251,7 @@ def batch() -> Batch:
 
 
 async def waiting(server: Server, namespace: str) -> list[str]:
-    """A job that waits for its time, as somebody who may do everything sees it."""
+    """A delayed job, read with all permissions."""
     async with backend_of(server, namespace, "everything") as backend:
         page = await backend.messages(QUEUE, status=JobStatus.SCHEDULED, limit=1)
         return [record.id for record in page]

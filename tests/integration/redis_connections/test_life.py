@@ -79,7 +79,7 @@ async def test_a_waiting_claim_ends_when_the_store_is_closed(redis_server: Serve
     assert await waiting == []
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # nobody closed it, after all
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # it was never closed
 def test_a_store_whose_loop_is_gone_is_closed_and_opened_on_another(redis_server: Server) -> None:
     backend = open_store(redis_server.url, namespace=new_id())
 

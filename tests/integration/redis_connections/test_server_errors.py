@@ -25,7 +25,7 @@ from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, o
 from tests.support.servers import HOST, Server, also, require, rows
 from tests.support.waiting import wait_until
 
-#: A port on which nobody listens: a primary that is gone.
+#: A port on which no server listens: a primary that is gone.
 NOWHERE = (HOST, 1)
 
 
@@ -210,7 +210,7 @@ async def test_a_server_that_cannot_save_is_told_of_at_once(tmp_path: Path) -> N
             await bench.add()
 
 
-# --- somebody's script -----------------------------------------------------------------------------------
+# --- a script of the user --------------------------------------------------------------------------------
 
 
 async def test_a_server_that_is_busy_with_a_script_is_waited_for(server: Server, bench: Bench) -> None:

@@ -88,7 +88,7 @@ def test_a_server_dies_with_the_process_that_started_it(program: Path, tmp_path:
 
 
 def _is_running(pid: int) -> bool:
-    """Whether the process works; one that nobody has buried yet does not."""
+    """Whether the process works. A process that has ended and was not awaited yet does not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Those who read a topic have connections of their own on Redis, and most end without a word."""
+"""Readers of a topic have connections of their own on Redis. Most readers end without closing them."""
 
 from __future__ import annotations
 

@@ -134,11 +134,11 @@ async def test_jobs_of_queues_on_several_nodes_are_done(shared: Cluster) -> None
 async def test_a_wait_over_several_nodes_ends_with_whatever_comes_first(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cluster_readers, "LOOK", 30)  # no look finds what nobody was told of
+    monkeypatch.setattr(cluster_readers, "LOOK", 30)  # no look: only a wake-up can end the wait
     sources = [Stream("queue", name) for name in ("work", "a", "b", "c", "d")]
     for source in sources:
         await bench.backend.declare_stream(source, 15 * SECOND)
-    # The second time round nobody is asked before the wait.
+    # In the second round no node is asked before the wait.
     for number, source in enumerate(2 * sources, 1):
         waiting = asyncio.create_task(
             bench.backend.claim(sources, consumer="worker", limit=10, suspects=1, wait=50)
@@ -462,7 +462,7 @@ async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
 async def test_a_node_that_hangs_keeps_nobody_from_the_jobs_of_others(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 50.0)  # nobody waits for that
+    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 50.0)  # no request waits that long here
     async with opened(cluster.url, "headrace") as bench:
         sources = [Stream("queue", name) for name in QUEUES]
         for source in sources:
@@ -562,7 +562,7 @@ def calls_of(cluster: Cluster, command: str) -> int:
 
 
 async def are_awaited(bench: Bench, sources: list[Stream]) -> bool:
-    """Whether somebody waits for each of these queues."""
+    """Whether a claim waits for each of these queues."""
     store = bench.backend._store
     return all([await store.command("GET", store.queue(source).keys.awaited) for source in sources])
 

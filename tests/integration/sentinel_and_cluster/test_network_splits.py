@@ -1,6 +1,6 @@
-"""A primary that is cut off from the other servers while clients still reach it: what it accepts meanwhile is
-lost with it, unless it was reported safe. Work goes on at its successor, and after the healing nobody stays
-behind."""
+"""A primary that is cut off from the other servers while clients still reach it: what it accepts in this time
+is lost, unless it was reported safe. Work goes on at its successor. After the network is healed, no client
+stays with the old primary."""
 
 from __future__ import annotations
 
@@ -174,7 +174,7 @@ async def test_a_primary_that_is_cut_off_from_the_sentinels_is_left_when_another
         cut_at = time.time()
         watched.isolate(old)
         promoted_at = await promoted(watched, old)
-        # It never notices and would take jobs for ever: nobody may bring it any.
+        # The old primary does not notice and would take jobs for ever: no producer may send it any.
         left_at = await seen(lambda: network.clients_of(watched.address_of(old)) == 0)
         assert await load.until_work_goes_on(promoted_at) <= SOON
         await until_rested(workshop)
@@ -204,7 +204,7 @@ async def test_a_primary_that_must_have_replicas_stops_accepting_when_it_is_cut_
         watched.isolate(old)
         stopped_at = await seen(lambda: refusals_of(old) > refused_before)
         promoted_at = await promoted(watched, old)
-        # Whoever was refused has waited for the successor, and nobody was told.
+        # A producer whose request was refused waits for the successor. Its caller gets no error.
         assert await load.until_work_goes_on(promoted_at) <= SOON
         await load.until_accepted(100)
     # The server counts in whole seconds, and looks once a second.

@@ -36,7 +36,7 @@ PATIENCE = 40.0
 
 
 class Splitting:
-    """Somebody splits the queue again and again, whatever becomes of the store meanwhile."""
+    """Splits the queue again and again, while the store changes its primary."""
 
     def __init__(self, operator: App) -> None:
         self._operator = operator
@@ -109,8 +109,7 @@ async def test_a_split_goes_on_when_a_node_with_parts_is_lost(cluster: Cluster, 
 async def test_a_split_that_was_left_half_done_ends_although_the_primary_is_lost(
     watched: Watched, tmp_path: Path, steps: int
 ) -> None:
-    """Of three parts none or two are sealed: whoever enqueues next finishes it, on the server that has taken
-    over."""
+    """None or two of three parts are sealed. The next producer finishes the split, on the new primary."""
     async with opened(watched.url, tmp_path) as workshop, App(watched.url) as operator:
         await operator.admin.split("default", 3)
         await workshop.start_ready()
@@ -128,8 +127,8 @@ async def test_a_split_that_was_left_half_done_ends_although_the_primary_is_lost
 async def test_a_change_that_a_failover_takes_back_is_made_again_by_who_knows_it(
     cluster: Cluster, tmp_path: Path
 ) -> None:
-    """The replica of the node with the layout stands still: jobs on other nodes are reported safe that lie in
-    parts of which nobody could know. And the workers of before are gone."""
+    """The replica of the node with the layout stands still, so the failover loses the layout. Jobs that were
+    reported safe are in parts on other nodes, which no layout names. And the earlier workers are gone."""
     home = cluster.owner(slot_of(cluster, QUEUE))
     replica = cluster.servers[cluster.servers.index(home) + cluster.primaries]
     async with opened(cluster.url, tmp_path) as workshop, App(cluster.url) as operator:

@@ -201,7 +201,7 @@ async def test_nothing_reported_safe_is_lost_by_a_failover_that_somebody_asks_fo
         assert {id.encode() for id in safe} <= set(stored)
 
 
-# --- whoever looks and waits -----------------------------------------------------------------------------
+# --- looking and waiting ---------------------------------------------------------------------------------
 
 
 @pytest.mark.more
@@ -210,7 +210,7 @@ async def test_nothing_reported_safe_is_lost_by_a_failover_that_somebody_asks_fo
 async def test_a_failover_is_no_error_to_whoever_waits_looks_or_steers(
     watched: Watched, loss: signal.Signals
 ) -> None:
-    """Jobs end while nobody can be reached: those who wait for them are told by the new primary."""
+    """Jobs end while no server can be reached. Their callers get the answer from the new primary."""
     app = App(watched.url, durability="replicated")
     go, old = asyncio.Event(), watched.primary()
 
@@ -270,7 +270,7 @@ async def test_looking_and_steering_outlast_a_primary_that_hangs(watched: Watche
 
 
 def registered(server: Server) -> int:
-    """For how many jobs somebody is to be told of their end."""
+    """The number of jobs whose end a caller waits for."""
     answer = server.command("HLEN", "{headrace:q:default}:w")
     assert isinstance(answer, int)
     return answer
@@ -294,7 +294,7 @@ async def test_a_stale_connection_is_told_readonly_and_made_anew(
     # The lease is renewed on a connection of its own, which was stale as well.
     await wait_until(lambda: renewed(leases, claim))
     await leases.close()
-    # It was looked at like the first: after a change nobody's jobs are taken for one lease.
+    # The new server was examined like the first one. After the change no job is recovered for one lease.
     assert f"run_id:{backend._store.server.run_id}" in str(new.command("INFO", "server"))
 
 

@@ -36,7 +36,7 @@ def test_what_a_child_writes_outlives_the_parents_end(tmp_path: Path) -> None:
     if child == 0:
         os._exit(asyncio.run(_write_around_the_parents_end(backend, tell, heard)))
     os.read(told, 1)
-    # Nobody else seems to have the file open, so the write-ahead log would be taken away.
+    # No other process seems to have the file open, so the close would delete the write-ahead log.
     loop.run_until_complete(backend.close())
     os.write(answer, b".")
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
@@ -54,7 +54,7 @@ async def _write_around_the_parents_end(backend: Any, tell: int, heard: int) -> 
     os.write(tell, b".")
     os.read(heard, 1)
     await append(backend, "child", 2)
-    return 0  # and the process ends as by a kill: nothing is closed
+    return 0  # the process ends without closing the store, like a killed one
 
 
 def test_a_fork_waits_for_what_is_under_way(tmp_path: Path) -> None:

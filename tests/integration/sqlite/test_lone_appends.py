@@ -1,4 +1,5 @@
-"""A lone append to a SQLite store is written on the event loop, if that is quick and in nobody's way."""
+"""A single append to a SQLite store is written on the event loop, if that is quick and no other step
+waits."""
 
 from __future__ import annotations
 

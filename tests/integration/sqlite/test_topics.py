@@ -88,7 +88,7 @@ async def test_a_reader_that_waits_notices_what_another_process_publishes(
 ) -> None:
     waiting = asyncio.ensure_future(backend.read(TOPIC, NEW, consumer="reader", limit=9, wait=60))
     await asyncio.sleep(0)
-    await backend.streams()  # answered after the first reading: whoever begins with what is new has begun
+    await backend.streams()  # answered after the first reading, so the reader has its position
     tell(publisher)
     async with asyncio.timeout(30):
         assert [entry.id for entry in (await waiting).entries] == ["there"]

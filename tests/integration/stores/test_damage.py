@@ -1,4 +1,4 @@
-"""Whatever somebody writes into a store, or a disk makes of it: healthy jobs run, and looking never fails."""
+"""Damaged contents of a store: healthy jobs run, and listings never fail."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ lengths = pytest.mark.parametrize(
     "examples", [pytest.param(10, id="few"), pytest.param(600, id="many", marks=MANY)]
 )
 
-#: No text, no state, no number, and numbers that nobody means.
+#: Bytes that are no text, no state and no number, and numbers out of range.
 BYTES = st.binary(max_size=12) | st.sampled_from(
     [
         b"\xff",

@@ -1,4 +1,4 @@
-"""Whatever somebody writes in place of lines, order keys and what limits count: jobs with limits go on."""
+"""Damaged lines, order keys and counts of limits: jobs with limits go on."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""Everything that happens to jobs, told once in one process: an app and its worker, and what must come of it.
+"""Everything that happens to jobs, in one process: an app, its worker, and the outcomes that are expected.
 
-The store may be reached by a bad way. Whoever enqueues is never bothered by that; whoever steers or waits may
-be told that the store cannot be reached, and asks again.
+The connection to the store may be bad. A producer never gets an error because of that. A caller that steers
+or waits may get `BackendUnavailable`, and tries again.
 """
 
 from __future__ import annotations
@@ -98,7 +98,7 @@ class Story:
                 await wait_until(lambda: again(self._is_drained), PATIENCE, "everything has run")
 
     async def check(self) -> None:
-        """Nothing ran twice, and nothing is left that nobody sees."""
+        """No job ran twice, and the store has nothing left that no listing shows."""
         counted = Counter(label for label, _ in self.runs)
         del counted["scheduled"]
         assert counted == EXPECTED_RUNS

@@ -13,7 +13,7 @@ from tests.support.redis_leases import age_leases
 from tests.support.routers import open_router
 from tests.support.servers import HOST, Server, ask
 
-#: A database of the server that nobody else uses.
+#: A database of the server that no other test uses.
 DATABASE = 9
 
 

@@ -245,7 +245,7 @@ HEALTHY = [
     "tick",
 ]
 
-#: What must go on even when somebody has damaged the queue `work` and the topic themselves.
+#: What must go on even when the queue `work` and the topic themselves are damaged.
 ELSEWHERE = [each for each in HEALTHY if "other" in each or each == "tick"]
 
 

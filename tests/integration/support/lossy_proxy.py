@@ -51,7 +51,7 @@ class Proxy:
         self._to_lose = times
 
     def cut(self) -> None:
-        """End every connection, and let nobody through until `mend`."""
+        """End every connection, and accept no other until `mend`."""
         self._is_cut = True
         if self._listener is not None:
             self._listener.end_connections()
@@ -60,11 +60,11 @@ class Proxy:
         self._is_cut = False
 
     def hold(self) -> None:
-        """Pass nothing on any more, and let nobody know: a black hole."""
+        """Pass nothing on any more, but keep the connections open: a black hole."""
         self.held = True
 
     def hold_standing(self) -> None:
-        """The same for the connections that stand: half-open. New ones work."""
+        """Pass nothing on from the connections that are open now (half-open). New connections work."""
         for line in self._lines:
             line.held = True
 

@@ -71,8 +71,8 @@ def _threads(pid: int) -> list[Path]:
 
 
 class Workshop:
-    """A store, the app that feeds it, and the workers that serve it. `server` is the store's, if it has one
-    alone: nobody else uses it, so it may be harmed."""
+    """A store, the app that feeds it, and the workers that serve it. `server` is the store's own server, if
+    it has one: no other test uses it, so it may be harmed."""
 
     def __init__(
         self,
@@ -156,7 +156,8 @@ class Workshop:
         return worker
 
     async def stop(self, worker: WorkerProcess) -> None:
-        """SIGSTOP between two commits: amid one it would hold SQLite's write lock, and nobody could write."""
+        """SIGSTOP between two commits. During a commit it would hold SQLite's write lock, and no process
+        could write."""
         await self._stand_still(worker)
         while self.is_file and not self._is_writable():
             worker.send(signal.SIGCONT)

@@ -54,7 +54,7 @@ async def postgres(server: PostgresServer) -> str:
 
 @pytest.fixture
 async def file(tmp_path: Path) -> Path:
-    """The same in a SQLite file."""
+    """A SQLite file of the user, with a table of orders and the tables of headrace."""
     file = tmp_path / "shop.db"
     await schema_of(f"sqlite:///{file}")
     with closing(sqlite3.connect(file)) as connection:

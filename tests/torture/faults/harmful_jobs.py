@@ -29,7 +29,7 @@ async def _poison(arena: Arena) -> None:
 
 
 class Garbage:
-    """A codec that makes bytes which nobody can read."""
+    """A codec that makes bytes which no process can read."""
 
     def encode(self, payload: bytes, /) -> bytes:
         return b"\xc1\xff garbage " + payload[:20]

@@ -166,7 +166,7 @@ async def when_there_is_time() -> None:
 
 
 async def _tick(name: str, every: float, *, catches_up: bool) -> None:
-    """Nobody sends such a job, so its own run says what it is."""
+    """No producer sends such a job, so its own run reports it."""
     message = f"{name}/{current_job().id}"
     program.invoke(message, Plan(schedule=name, every=every, catches_up=catches_up, attempts=4))
     with program.running(message):

@@ -563,7 +563,7 @@ async def test_schedules_of_the_store_are_bound_to_their_name_and_time(make: Mak
         [record] = (await backend.schedules([DEFAULT])).records
         assert record.definition is not None
         assert (b"secret" in record.definition) is (make is SignedCodec)
-        # Somebody copies the definition under another name, and makes it more frequent.
+        # An attacker copies the definition under another name, and makes it more frequent.
         await forge(app, "copied", record.definition)
         await forge(app, "hasty", record.definition.replace(b"daily", b"hasty"))
         async with app.worker(lease=LONG) as worker:

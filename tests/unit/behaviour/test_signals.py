@@ -1,4 +1,4 @@
-"""Signals: what happened to jobs and workers, to whoever listens, and never at a job's cost."""
+"""Signals tell listeners what happened to jobs and workers. A listener that fails never harms a job."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A store that somebody has tampered with: no name in it steers the terminal of whoever looks."""
+"""A store with hostile names: none of them controls the terminal of the user."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from headrace.stores import open_store
 from headrace.testing.contract.kit.heartbeats import beat
 from tests.unit.cli.conftest import Shell
 
-#: A colour, the title of a window, C1's own introducer, DEL, a text turned around, a joiner that nobody sees.
+#: A colour, the title of a window, C1's own introducer, DEL, a text turned around, an invisible joiner.
 EVIL = "evil\x1b[31m\x1b]0;title\x07\x9b2J\x7f\u202e\u2066\u200b"
 
 #: What no terminal is to get: C0 but for ends of lines, DEL, C1, and what turns a text around or hides.

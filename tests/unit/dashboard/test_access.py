@@ -204,7 +204,7 @@ async def test_a_session_ends_after_twelve_hours(shop: Shop, monkeypatch: pytest
 
 
 async def test_no_session_is_longer_than_twelve_hours(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever signed it, and whatever his clock said."""
+    """Not even one that another process signed, with a clock that is ahead."""
     now = time.time()
     with monkeypatch.context() as moved:
         moved.setattr(time, "time", lambda: now + 3600)

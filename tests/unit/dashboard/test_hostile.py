@@ -1,4 +1,4 @@
-"""Whatever somebody manages to put into a store is shown as text, short, and as what it is."""
+"""Hostile contents of a store are shown as text, shortened, and without being interpreted."""
 
 from __future__ import annotations
 
@@ -90,7 +90,7 @@ class TestHostileTexts:
         assert clean(text[:15].partition("\n")[0]) in text_of(html)
 
     async def test_in_the_store_itself(self, shop: Shop, visitor: Visitor, text: str) -> None:
-        """Names that no client of ours would send, from whoever can write to the store."""
+        """Names that no client of headrace sends, written into the store by an attacker."""
         backend = shop.backend
         await shop.app.open()
         text = text[:10_000]

@@ -235,7 +235,7 @@ async def test_the_pages_stay_short_with_many_keys_and_limits(limited: Limited, 
 
 @pytest.mark.parametrize("text", HOSTILE, ids=range(len(HOSTILE)))
 async def test_hostile_names_are_harmless(shop: Shop, visitor: Visitor, text: str) -> None:
-    """Whoever can write to the store may have declared them."""
+    """An attacker who can write to the store may have declared them."""
     await shop.app.open()
     text = text[:10_000]
     names = [text, f"task:{text}", f"queue:{text}", f"paused:{text}"]

@@ -1,4 +1,4 @@
-"""Signals reach those who listen, and a listener's trouble reaches nobody."""
+"""Signals reach listeners, and an error in a listener harms no other code."""
 
 from __future__ import annotations
 

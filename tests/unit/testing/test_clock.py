@@ -1,4 +1,4 @@
-"""Moving time: what waits becomes due, and whoever runs is not hurt by it."""
+"""Moving time: delayed jobs become due, and running jobs are not harmed."""
 
 from __future__ import annotations
 

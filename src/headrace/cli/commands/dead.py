@@ -45,7 +45,7 @@ STEP = 200
 T = TypeVar("T")
 
 #: Queue or group → ids of its dead letters.
-Chosen = dict[Place, list[str]]
+ChosenLetters = dict[Place, list[str]]
 
 _task_option = click.option(
     "--task", metavar="TASK", help="Only this task, or events of this kind.", shell_complete=complete_task
@@ -264,11 +264,11 @@ def _table(found: list[DeadLetter]) -> FittedTable:
     return listing
 
 
-def _chosen(app: App, wish: LetterSelection) -> tuple[Chosen, list[str]]:
+def _chosen(app: App, wish: LetterSelection) -> tuple[ChosenLetters, list[str]]:
     """The selected dead letters, those that died first come first, and the ids that are no dead letters."""
     wish.check()
     admin = app.sync.admin
-    chosen: Chosen = defaultdict(list)
+    chosen: ChosenLetters = defaultdict(list)
     missing: list[str] = []
     if not wish.ids:
         _check_names(app, wish.place, wish.task)
@@ -298,11 +298,11 @@ def _dead_under(admin: SyncAdmin, id: str, place: Place) -> list[JobInfo]:
     return [each for each in found if each is not None and each.status is JobStatus.DEAD]
 
 
-def _count(chosen: Chosen) -> int:
+def _count(chosen: ChosenLetters) -> int:
     return sum(map(len, chosen.values()))
 
 
-def _in_steps(what: str, chosen: Chosen, act: Callable[..., T]) -> Iterator[T]:
+def _in_steps(what: str, chosen: ChosenLetters, act: Callable[..., T]) -> Iterator[T]:
     """The answer of each step. Shows the progress."""
     with ProgressBar(what, _count(chosen)) as steps:
         for place, ids in chosen.items():
@@ -312,7 +312,7 @@ def _in_steps(what: str, chosen: Chosen, act: Callable[..., T]) -> Iterator[T]:
                 steps.done(len(part))
 
 
-def _rehearse(done: str, chosen: Chosen, missing: list[str], as_json: bool) -> None:
+def _rehearse(done: str, chosen: ChosenLetters, missing: list[str], as_json: bool) -> None:
     if as_json:
         show_json(
             {"dry_run": True, done: _count(chosen), "ids": [*chain(*chosen.values())], "missing": missing}

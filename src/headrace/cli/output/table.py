@@ -20,7 +20,7 @@ LEAST, BAREST = 14, 6
 #: Characters between two columns.
 GAP = 2
 
-Row = Sequence[Text]
+TextRow = Sequence[Text]
 
 
 class Column(msgspec.Struct, frozen=True):
@@ -40,7 +40,7 @@ class FittedTable:
     def __init__(self, *columns: Column) -> None:
         self._columns = columns
         self._header = [Text(column.name, style="bold") for column in columns]
-        self._rows: list[Row] = []
+        self._rows: list[TextRow] = []
 
     def add(self, *cells: str | Text) -> None:
         self._rows.append([safe_text(c) if isinstance(c, Text) else Text(one_line(c)) for c in cells])
@@ -56,7 +56,7 @@ class FittedTable:
         widths = self._fitted(room)
         return [self._line(row, widths) for row in (self._header, *self._rows)]
 
-    def _line(self, row: Row, widths: dict[int, int]) -> Text:
+    def _line(self, row: TextRow, widths: dict[int, int]) -> Text:
         cells = (_shaped(row[place], self._columns[place], width) for place, width in widths.items())
         line = Text(" " * GAP).join(cells)
         line.no_wrap = True

@@ -45,5 +45,6 @@ class SignedCodec(BindingCodec):
 
 
 def _signed(associated: bytes, payload: bytes) -> bytes:
-    """What is signed. The length first: no byte can change sides."""
+    """The bytes that are signed. They begin with a length, so that no byte can move from one field to the
+    other."""
     return len(associated).to_bytes(4, "big") + associated + payload

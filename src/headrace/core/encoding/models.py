@@ -21,8 +21,8 @@ import msgspec
 
 from headrace.core.values.secret import Secret
 
-#: A function that makes an extension of a secret.
-Seal = Callable[[Any], Any]
+#: Makes an extension of a secret.
+SealSecret = Callable[[Any], Any]
 
 #: Types that MessagePack knows, or that msgspec writes as text which pydantic reads again.
 _PLAIN = (str, int, float, bool, bytes, type(None), Decimal, UUID, date, time, timedelta)
@@ -76,7 +76,7 @@ class Reducer:
     equal data.
     """
 
-    def __init__(self, seal: Seal, *, in_order: bool = False) -> None:
+    def __init__(self, seal: SealSecret, *, in_order: bool = False) -> None:
         self._seal = seal
         self.in_order = in_order
 

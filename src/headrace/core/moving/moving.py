@@ -41,8 +41,8 @@ END: Final = "end"
 PAGE_ITEMS: Final = 500
 PAGE_BYTES: Final = 1 << 20
 
-Waiting = Literal["queued", "parked", "scheduled", "retrying"]
-Ended = Literal["succeeded", "cancelled", "expired"]
+WaitingStatus = Literal["queued", "parked", "scheduled", "retrying"]
+EndedStatus = Literal["succeeded", "cancelled", "expired"]
 
 
 class StoredStream(msgspec.Struct, frozen=True):
@@ -92,7 +92,7 @@ class StoredMessage(msgspec.Struct, frozen=True, gc=False):
 
     id: str
     task: str
-    status: Waiting | Ended | Literal["dead"]
+    status: WaitingStatus | EndedStatus | Literal["dead"]
     at_us: int
     body: bytes | None = None
     lane: int = 4

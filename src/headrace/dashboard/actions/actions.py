@@ -30,7 +30,7 @@ from .forms import FormFields, fields_of
 LONGEST_NUMBER = 12
 
 #: Takes the form, does something, and answers what was done, in a few words.
-Action = Callable[[App, FormFields], Awaitable[str]]
+ButtonAction = Callable[[App, FormFields], Awaitable[str]]
 
 
 async def act(request: Request) -> Response:
@@ -276,7 +276,7 @@ def _start_text(start: str | datetime) -> str:
     return named.get(start, f"event {start} on")
 
 
-ACTIONS: dict[str, Action] = {
+ACTIONS: dict[str, ButtonAction] = {
     "pause": _pause,
     "resume": _resume,
     "purge": _purge,

@@ -23,7 +23,7 @@ from headrace.engine.streams import StreamRouter
 
 from .entries import STATUSES, EntryMaker
 from .keeping import HistoryKeeping
-from .sample import MOST, Ended, SecondSample, is_plain
+from .sample import MOST, SampledRun, SecondSample, is_plain
 
 #: Seconds between two writes.
 EVERY: Final = 1.0
@@ -154,7 +154,7 @@ class HistoryRecorder(Service):
                     self._wait(stream, entries)
                 raise
 
-    def _made(self, chosen: Iterable[Ended]) -> list[HistoryEntry]:
+    def _made(self, chosen: Iterable[SampledRun]) -> list[HistoryEntry]:
         return [self._entries.of_run(finished, ended_us) for finished, ended_us in chosen]
 
     def _wait(self, stream: Stream, entries: list[HistoryEntry]) -> None:

@@ -13,15 +13,15 @@ from headrace.engine.running.finished import FinishedRun
 MOST: Final = 50
 
 #: A job that has ended, and when, on the store's clock.
-Ended = tuple[FinishedRun, int]
+SampledRun = tuple[FinishedRun, int]
 
 
 class StreamSample:
     """The candidates of one stream: all of them while they are few, then the slowest."""
 
     def __init__(self) -> None:
-        self._slow: list[Ended] = []
-        self._notable: list[Ended] = []  # not a success at the first try
+        self._slow: list[SampledRun] = []
+        self._notable: list[SampledRun] = []  # not a success at the first try
         self._floor = -1.0  # seconds; a job that was not slower is none of the slowest
 
     def __len__(self) -> int:
@@ -44,7 +44,7 @@ class StreamSample:
         if len(self._notable) < MOST:
             self._notable.append((finished, ended_us))
 
-    def best(self, most: int) -> list[Ended]:
+    def best(self, most: int) -> list[SampledRun]:
         chosen = self._notable[:most]
         room = most - len(chosen)
         return chosen + (_slowest(self._slow)[:room] if len(self._slow) > room else self._slow)
@@ -64,9 +64,9 @@ class SecondSample:
             found = self._streams[stream] = StreamSample()
         return found
 
-    def chosen(self, most: int) -> dict[Stream, list[Ended]]:
+    def chosen(self, most: int) -> dict[Stream, list[SampledRun]]:
         """At most `most` jobs, by stream."""
-        chosen: dict[Stream, list[Ended]] = {}
+        chosen: dict[Stream, list[SampledRun]] = {}
         by_size = sorted(self._streams.items(), key=lambda item: len(item[1]))
         for done, (stream, sample) in enumerate(by_size):
             best = sample.best(max(0, most) // (len(by_size) - done))
@@ -84,5 +84,5 @@ def is_plain(finished: FinishedRun) -> bool:
 _seconds = attrgetter("seconds")
 
 
-def _slowest(ended: list[Ended]) -> list[Ended]:
+def _slowest(ended: list[SampledRun]) -> list[SampledRun]:
     return sorted(ended, key=lambda pair: pair[0].seconds, reverse=True)[:MOST]

@@ -46,8 +46,8 @@ class DeathCalls:
         self._emitter = emitter
 
     def with_call(self, finished: FinishedRun) -> FinishedRun:
-        """The same, and if it is a death, with its call. It is made once: a settlement that is repeated has
-        the same call."""
+        """The settlement; for a death, with the call of `on_dead`. The call is made once: a settlement that
+        is repeated has an equal call."""
         claim, outcome = finished.claim, finished.outcome
         if type(outcome) is not Dead or claim.whole.kind != "queue":
             return finished

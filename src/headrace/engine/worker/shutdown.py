@@ -13,7 +13,7 @@ QUICK_STEP, QUICK_ALL = 0.3, 1.4
 #: Seconds that a handler has to end after its last cancellation.
 CANCEL_WAIT = 1.0
 
-Step = Callable[[], Coroutine[Any, Any, object]]
+ShutdownStep = Callable[[], Coroutine[Any, Any, object]]
 
 #: Seconds that a step gets when that time is used up.
 LAST_CHANCE = 0.02
@@ -28,7 +28,7 @@ class Shutdown:
         self._failed = failed
         self._until: float | None = None  # the end of all steps, by `time.monotonic`; set after `hurry`
 
-    async def take(self, step: Step, at_most: float = QUICK_STEP) -> None:
+    async def take(self, step: ShutdownStep, at_most: float = QUICK_STEP) -> None:
         """Run one step. Start it a second time when it was cancelled with all other tasks of the loop."""
         for _ in range(2):
             task = asyncio.get_running_loop().create_task(step())

@@ -16,10 +16,10 @@ from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedP
 from headrace.core.messages.associated_data import arguments_data, result_data
 from headrace.core.messages.message import PRIORITIES, Envelope, Stream
 from headrace.core.values.names import PATTERN
-from headrace.engine.declared.registry import Decode
+from headrace.engine.declared.registry import Decode, EncodeArguments
 from headrace.engine.running.children.main_module import MainModule
 from headrace.jobs.options import TaskOptions
-from headrace.jobs.payload.arguments import Arguments, Encode
+from headrace.jobs.payload.arguments import Arguments
 from headrace.jobs.payload.versions import Upcast, VersionedArguments
 
 from .call_constraints import CallConstraints, QueueLimits
@@ -56,8 +56,8 @@ class Declared:
         self.plain: bool = self.is_plain()
         wraps = codec is not None and self.binding is None
         # From arguments to the bytes that are stored, and back.
-        self._encode: Encode = arguments.checked_encoder() if validate else arguments.encode
-        self.encode: Encode = self._encode_wrapped if wraps else self._encode
+        self._encode: EncodeArguments = arguments.checked_encoder() if validate else arguments.encode
+        self.encode: EncodeArguments = self._encode_wrapped if wraps else self._encode
         self.decode: Decode = arguments.decode if codec is None else self._decode_wrapped
 
     def is_plain(self) -> bool:

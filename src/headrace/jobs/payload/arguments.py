@@ -21,10 +21,8 @@ from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.encoding.encoding import encode_quickly
 from headrace.core.errors import InvalidPayload, NewerVersion
 from headrace.core.values.bounds import Count
+from headrace.engine.declared.registry import EncodeArguments
 from headrace.engine.running.injection.dependencies import asked_of_callers
-
-#: Arguments to bytes.
-Encode = Callable[[tuple[Any, ...], dict[str, Any]], bytes]
 
 #: The first byte of a payload that is an array of one.
 ONLY_POSITIONAL = 0x91
@@ -102,7 +100,7 @@ class Arguments:
         """The payload of a call without arguments; None: the function needs some."""
         return NO_ARGUMENTS if self._plain and not self._least else None
 
-    def checked_encoder(self) -> Encode:
+    def checked_encoder(self) -> EncodeArguments:
         """`encode` that also raises `InvalidPayload` when the worker could not decode the arguments into the
         types. It is a closure, which finds its own variables faster than attributes: a check takes hardly
         longer than what this saves."""

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from headrace.core.messages.message import Stream
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
 
-Counts = tuple[int, int, int]
+MinuteCounts = tuple[int, int, int]
 
 
 class TrafficByMinute:
     def __init__(self) -> None:
-        self._minutes: dict[int, dict[Stream, Counts]] = {}  # the oldest first
+        self._minutes: dict[int, dict[Stream, MinuteCounts]] = {}  # the oldest first
 
     def add(self, tallies: Sequence[TrafficCount], now_us: int) -> None:
         minute = now_us // MINUTE
@@ -30,6 +30,6 @@ class TrafficByMinute:
         return [_record(stream, [counts.get(stream, (0, 0, 0)) for counts in window]) for stream in streams]
 
 
-def _record(stream: Stream, counts: list[Counts]) -> TrafficRecord:
+def _record(stream: Stream, counts: list[MinuteCounts]) -> TrafficRecord:
     done, failed, dead = zip(*counts, strict=True)
     return TrafficRecord(stream, done, failed, dead)

@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from headrace.stores.memory.streams.message_states import MessageStates
 
 #: The position of a row in a listing.
-Place = tuple[int, ...]
+ListingRank = tuple[int, ...]
 
 #: After every place.
-LAST: Place = (1 << 63, 0)
+LAST: ListingRank = (1 << 63, 0)
 
 #: A page reads at most this many rows, even when few of them match.
 SCAN_LIMIT = 1000
@@ -103,7 +103,7 @@ def _rows(
     return (entry for entry in entries if not part.late or entry.since_us > began_us)
 
 
-def _latest(row: Entry | EndRecord) -> Place:
+def _latest(row: Entry | EndRecord) -> ListingRank:
     """The position among messages of the same state: by when it is due, died, ended, or got the state."""
     if isinstance(row, EndRecord):
         return row.ended_us, row.number

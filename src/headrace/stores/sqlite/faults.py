@@ -23,10 +23,10 @@ class SqliteFault(msgspec.Struct, frozen=True):
 
 
 #: What a statement raises. `OverflowError` comes from apsw: it refuses a number that no table can hold.
-Failure = apsw.Error | OverflowError
+SqliteError = apsw.Error | OverflowError
 FAILURES = (apsw.Error, OverflowError)
 
-FAULTS: dict[type[Failure], SqliteFault] = {
+FAULTS: dict[type[SqliteError], SqliteFault] = {
     apsw.BusyError: SqliteFault(
         "is locked by another process",
         "look for one that keeps a transaction open (a shell, a backup, a debugger)",
@@ -86,11 +86,11 @@ class DamagedFile(RequestRefused):
 UNFORESEEN = SqliteFault("refused a statement", "please report this")
 
 
-def fault_of(error: Failure) -> SqliteFault:
+def fault_of(error: SqliteError) -> SqliteFault:
     return next((FAULTS[kind] for kind in type(error).__mro__ if kind in FAULTS), UNFORESEEN)
 
 
-def is_full(error: Failure) -> bool:
+def is_full(error: SqliteError) -> bool:
     return isinstance(error, apsw.FullError)
 
 
@@ -102,7 +102,7 @@ def nearly_full(path: Path) -> BackendUnavailable:
     )
 
 
-def unavailable(path: Path, error: Failure, *, committing: bool = False) -> BackendUnavailable:
+def unavailable(path: Path, error: SqliteError, *, committing: bool = False) -> BackendUnavailable:
     """The error for the caller. `committing`: the commit itself failed."""
     fault = fault_of(error)
     return _kind_of(error, fault)(
@@ -112,7 +112,7 @@ def unavailable(path: Path, error: Failure, *, committing: bool = False) -> Back
     )
 
 
-def _kind_of(error: Failure, fault: SqliteFault) -> type[BackendUnavailable]:
+def _kind_of(error: SqliteError, fault: SqliteFault) -> type[BackendUnavailable]:
     if isinstance(error, DAMAGED):
         return DamagedFile
     return RequestRefused if fault is UNFORESEEN else BackendUnavailable

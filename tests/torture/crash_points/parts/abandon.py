@@ -1,5 +1,5 @@
-"""A process that is killed in the middle of its work, whatever the round is about: it leaves jobs and events
-that nobody holds any more."""
+"""A process that is killed in the middle of its work, in every round. It leaves jobs and events that no
+worker holds any more."""
 
 from __future__ import annotations
 

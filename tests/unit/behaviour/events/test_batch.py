@@ -1,4 +1,4 @@
-"""Batches: a list at a time, single ones apart, and poison that harms nobody else."""
+"""Batches: handlers of lists, single events apart, and a poisonous event that harms no other event."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ async def test_of_those_that_have_crashed_twice_one_is_handled_at_a_time_in_all_
         pass
     await placed(orders, 1, 2)
     sources = [group_stream("orders", group) for group in groups]
-    for _ in range(2):  # twice somebody takes them, and is never seen again
+    for _ in range(2):  # twice a worker claims them and disappears
         clock.advance(61)
         await store.reclaim(sources, limit=8)
         for source in sources:

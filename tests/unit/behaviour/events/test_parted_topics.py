@@ -1,4 +1,4 @@
-"""Topics with partitions, as an app uses them: nobody who publishes, handles or looks has to know."""
+"""Topics with partitions, as an app uses them: publishers, handlers and listings are the same as without."""
 
 from __future__ import annotations
 

@@ -375,7 +375,7 @@ async def test_two_apps_of_a_process_keep_what_is_theirs_once(clock: MovableCloc
 async def test_warnings_are_still_shown_where_no_logging_is_set_up(
     app: App, root: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Python shows them where nobody handles them, and ours is no handler that shows anything."""
+    """Python shows records that have no handler. Our handler shows nothing, so they must still be shown."""
     root.handlers[:] = []
     shown: list[str] = []
     last = logging.Handler("WARNING")

@@ -1,4 +1,4 @@
-"""Depends: what a handler is given when it runs, and nobody sends."""
+"""Depends: values that the worker provides to a handler, in place of the caller."""
 
 from __future__ import annotations
 

@@ -166,7 +166,7 @@ async def _is(counted: Callable[[], Awaitable[int]], expected: int) -> bool:
     return await counted() == expected
 
 
-#: Whoever starts the tests in the background may have it ignore SIGINT, which a child inherits.
+#: A shell that runs the tests in the background may have them ignore SIGINT, which a child inherits.
 EMBEDDED = """
 import asyncio, signal, sys
 from headrace import App

@@ -1,4 +1,5 @@
-"""Workers of one queue that ask for different leases: one lease holds for all, and nobody is robbed."""
+"""Workers of one queue that ask for different leases: one lease holds for all, and no worker loses a job that
+it runs."""
 
 from __future__ import annotations
 

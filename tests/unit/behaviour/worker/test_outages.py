@@ -1,4 +1,5 @@
-"""A store that is away for a while: whoever looks, waits or steers need not know, and counts stay honest."""
+"""A store that cannot be reached for a while: callers that look, wait or steer get their answer afterwards,
+and counts are right."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ def outage(store: InterceptedStore) -> Outage:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever names no time is soon out of patience."""
+    """A call without a timeout gives up soon."""
     monkeypatch.setattr(retrying, "RETRY_TIME", 0.3)
 
 

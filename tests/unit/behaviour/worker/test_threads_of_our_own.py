@@ -1,4 +1,4 @@
-"""The loop's default executor belongs to the user, and a thread that hangs holds up nobody else."""
+"""The loop's default executor belongs to the user, and a thread that hangs delays no other work."""
 
 from __future__ import annotations
 

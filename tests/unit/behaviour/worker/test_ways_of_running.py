@@ -1,5 +1,5 @@
-"""Plain coroutines are run one after the other in one tight loop, but not where somebody listens to their
-start or wraps them. From what becomes of the jobs nobody can tell which way they went."""
+"""Plain coroutines are run one after the other in one loop, unless a listener or middleware is called at
+their start. Both ways lead to the same outcomes."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ log = logging.getLogger("shop")
 Way = Literal["plain", "heard", "wrapped"]
 Told = dict[str, tuple[object, ...]]
 
-#: Of what a job is told, what cannot be the same twice.
+#: Fields of what a job sees that differ in each run.
 PASSING = {"seconds", "worker", "waited", "late", "traceback", "dead_letter"}
 
 marker: contextvars.ContextVar[str] = contextvars.ContextVar("marker", default="nobody")

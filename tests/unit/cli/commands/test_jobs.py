@@ -229,7 +229,7 @@ def test_a_dead_job_whose_key_is_taken_stays_dead(
     assert "first stays dead" in result.stderr
 
 
-# --- events in the hands of a group --------------------------------------------------------------------
+# --- events that a group holds -------------------------------------------------------------------------
 
 
 @pytest.fixture

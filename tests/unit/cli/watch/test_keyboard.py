@@ -16,7 +16,7 @@ from headrace.cli.watch.terminal import Keyboard
         (b"\r\n", ["enter", "enter"]),
         (b"\x1bq", ["escape", "q"]),
         ("é".encode(), ["é"]),
-        (b"\x1b[1;5Cp", ["p"]),  # Ctrl and an arrow: nobody knows it
+        (b"\x1b[1;5Cp", ["p"]),  # Ctrl and an arrow: not a known key
         (b"\x1b[200~r\x1b[201~", ["r"]),
     ],
 )

@@ -114,7 +114,7 @@ def test_a_store_is_lost_when_it_says_so_or_does_not_answer(monkeypatch: pytest.
     now = [100.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     state = state_of()
-    now[0] += 3600  # between two looks nobody waits
+    now[0] += 3600  # the times between two looks do not count
     assert state.problem == ""
     state.ask()
     now[0] += 2

@@ -87,7 +87,7 @@ def test_what_others_have_asked_for_is_theirs() -> None:
     assert stand.room("b") == 10 - 2  # its own is not in its way
     stand.shares.received("b")
     assert stand.room("a") == 8
-    assert stand.poked == 1  # somebody may have waited for it
+    assert stand.poked == 1  # a reader may have waited for it
 
 
 def test_with_fewer_slots_than_readers_who_comes_first_has_them() -> None:

@@ -205,8 +205,8 @@ async def test_a_batch_that_was_not_sent_goes_to_the_new_parts(
 
 
 async def test_what_moved_waits_for_what_is_not_answered(one: Process, two: Process) -> None:
-    """Of a batch one part answers that it moved, of another the answer is lost: a part of the new generation
-    gets the number of the batch once, with all that leads there."""
+    """For one batch, one part answers that it moved, and the answer of another part is lost. A part of the
+    new generation gets the number of the batch once, with all messages that go there."""
     await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*fresh(1)))
     unlucky = part_stream(QUEUE, 1, 1)
@@ -301,7 +301,7 @@ async def test_a_sealed_part_of_which_nothing_says_why_is_left_for_a_new_generat
 
 
 async def test_what_lies_in_a_generation_of_which_nobody_knows_any_more_is_found(store: SharedState) -> None:
-    """A failover took back the change, and whoever had made it and appended by it is gone."""
+    """A failover took back the change, and the process that made it and appended by it is gone."""
     gone, new = Process(store, "gone"), Process(store, "new")
     before, after = fresh(40), fresh(3)
     await gone.backend.split(QUEUE, 5)
@@ -332,7 +332,7 @@ async def test_a_change_that_a_failover_took_back_is_stored_again_with_its_seals
 async def test_a_layout_that_was_lost_is_stored_again_by_whoever_knows_it(
     store: SharedState, one: Process
 ) -> None:
-    """Somebody has emptied the store: what is appended from now on must not be where no new process looks."""
+    """The store was emptied by hand. What is appended from now on must be where a new process looks."""
     await one.backend.split(QUEUE, 3)
     await one.backend.append(one.batch(*fresh(10)))
     store.stream_states.clear()

@@ -107,7 +107,7 @@ class History:
                 return Retry(claim.state, 10 * SECOND if what == "later" else 0)
 
     async def wait(self, seconds: int, process: int) -> None:
-        """Time passes: what is due is due, and what nobody has renewed is taken away."""
+        """Time passes: delayed events become due, and leases that were not renewed end."""
         self.orders.clock.advance(seconds)
         backend = self.orders.processes[process]
         sources = [group.stream for group in self.groups]

@@ -97,7 +97,7 @@ def test_page_by_page_everything_is_read_once_and_by_time(
     for _ in range(100):
         readings = {part: _page(logs, part, places, limit) for part in logs}
         merged = merged_reading(readings, limit)
-        taken = max(1, room)  # somebody has less room than he asked for
+        taken = max(1, room)  # the reader has less room than its limit
         seen += merged.entries[:taken]
         numbers += numbered(merged)[:taken]
         places = places_of(merged.after(min(taken, len(merged.entries))), list(logs))

@@ -170,7 +170,8 @@ async def test_a_group_that_joins_again_keeps_its_positions(orders: PartedOrders
 
 
 async def test_a_join_that_was_broken_off_is_made_good(orders: PartedOrders) -> None:
-    """Whoever joined died after the first part. The group begins where it was told to, in the others too."""
+    """The process that joined died after the first part. The group begins at the given start, in the other
+    parts too."""
     await orders.publish(*ids_of(12, "old"))
     await orders.backend.store.join(group_stream("orders#1.2", "billing"), NEW)
     group = await orders.join(start=NEW)

@@ -251,7 +251,7 @@ async def test_a_generation_is_forgotten_when_it_is_empty_and_long_sealed(
     store.stream_state(QUEUE).sealed = False  # as after a failover that took it back
     assert await numbers_after(0) == [0, 2]
     assert store.stream_state(QUEUE).sealed
-    # Whoever has not heard of it yet may be waiting there, and would make them anew.
+    # A process that does not know the new layout yet may wait there, and would create the parts again.
     assert await numbers_after(0) == [0, 2]
     assert any("#1." in stream.name for stream in store.stream_states)
     assert await numbers_after(0) == [0, 2]
@@ -287,7 +287,8 @@ async def test_a_page_stays_in_place_while_letters_come_and_go(
 
 
 async def test_a_part_is_paused_as_the_stream_is_whoever_pauses_it_meanwhile() -> None:
-    """Whoever has the parts follow has read that the stream goes on, and then it is paused with its parts."""
+    """One process brings the parts up to date. It has read that the stream is not paused; then another
+    process pauses the stream with its parts."""
     store = InterceptedStore()
     new, operator = StreamRouter(store), StreamRouter(store.for_other_loop())
     await operator.split(QUEUE, 2)

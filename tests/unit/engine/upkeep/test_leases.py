@@ -1,4 +1,4 @@
-"""A worker goes by the shortest lease of its queues, whoever set it."""
+"""A worker uses the shortest lease of its queues, whichever worker set it."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ async def test_old_code_comes_back_from_now_on_when_the_new_is_gone(
 ) -> None:
     old, new = await begun(bench, hourly(0)), ticker(bench, hourly(30))
     await settled(new)
-    bench.clock.advance(36_000)  # of the new one's worker nothing is heard any more
+    bench.clock.advance(36_000)  # the worker with the new code is gone
     await settled(old)
     assert await fired(bench) == 0  # it may only be about to announce itself
     monkeypatch.setattr(schedule_precedence, "UNCLAIMED", 0)

@@ -14,7 +14,7 @@ from headrace.stores.redis.health.permissions import ROLES, Role, rules_for
 PRODUCED = (
     *("APPEND", "APPEND_ONE", "APPEND_UNIQUE", "APPEND_LIMITED", "DECLARE_TOPIC", "PUBLISH"),
     *("CANCEL", "WAIT_FOR_END", "STOP_WAITING", "GET"),
-    # Whoever meets a change of a layout finishes it.
+    # A process that finds an unfinished change of a layout finishes it.
     *("HOLDERS", "SWAP_LAYOUT", "PAUSE", "COUNTS", "DESCRIBE_TOPIC"),
 )
 READ = (

@@ -7,8 +7,8 @@ from headrace.stores.redis.client.sentinels import SentinelClient
 
 
 def test_their_order_is_never_changed_under_whoever_reads_it() -> None:
-    """Leases are renewed by a thread of its own, which asks the same sentinels; a list that is being sorted
-    is empty for everybody else."""
+    """Leases are renewed in a thread of their own, which asks the same sentinels. A list is empty for other
+    threads while it is sorted."""
     sentinels = SentinelClient(parse_address("redis+sentinel://one,two,three/jobs"), lambda place: None)
     read = sentinels._places
     one, two, three = before = tuple(read)

@@ -1,4 +1,4 @@
-"""Jobs hold what is nobody's business: who may read the file, and what is not opened beside it."""
+"""Jobs hold private data: which users may read the file, and which files are not opened beside it."""
 
 from __future__ import annotations
 

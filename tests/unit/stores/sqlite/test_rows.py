@@ -1,4 +1,5 @@
-"""Rows: damaged ones stop nobody else, counts agree with them, and they keep their size when claimed."""
+"""Rows: damaged rows stop no other message, counts agree with the rows, and a claim does not change their
+size."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from tests.support.waiting import wait_until
 STREAM = Stream("queue", "work")
 SOURCE = STREAM
 
-#: Seconds after which nobody looks by himself, and in which a signal has long been heard.
+#: Seconds: so long that only a signal ends a wait, and the time within which a signal has arrived.
 EVER, SOON = 3600.0, 10.0
 
 linux = pytest.mark.skipif(not inotify.AVAILABLE, reason="only Linux tells of closed files")

@@ -13,7 +13,7 @@ from headrace.engine.declared.registry import BatchRule
 from .bundle import Bundle, bundle_of
 
 #: Claims are gathered for each queue, task and tenant.
-Key = tuple[Stream, str, str]
+GatheringKey = tuple[Stream, str, str]
 
 
 class JobGathering:
@@ -22,8 +22,8 @@ class JobGathering:
     def __init__(self, rules: Mapping[str, BatchRule], put: Callable[[list[Claim]], None]) -> None:
         self._rules = rules
         self._put = put
-        self._gathered: dict[Key, list[Claim]] = {}
-        self._timers: dict[Key, asyncio.TimerHandle] = {}
+        self._gathered: dict[GatheringKey, list[Claim]] = {}
+        self._timers: dict[GatheringKey, asyncio.TimerHandle] = {}
 
     @property
     def empty(self) -> bool:
@@ -55,7 +55,7 @@ class JobGathering:
                 self._end(key)
         return taken
 
-    def _gather(self, key: Key, claim: Claim, rule: BatchRule) -> list[Claim]:
+    def _gather(self, key: GatheringKey, claim: Claim, rule: BatchRule) -> list[Claim]:
         gathered = self._gathered.setdefault(key, [])
         gathered.append(claim)
         if len(gathered) >= rule.size:
@@ -65,14 +65,14 @@ class JobGathering:
             self._timers[key] = loop.call_later(rule.wait, self._time_is_over, key)
         return []
 
-    def _time_is_over(self, key: Key) -> None:
+    def _time_is_over(self, key: GatheringKey) -> None:
         self._put([self._bundle(key)])
 
-    def _bundle(self, key: Key) -> Bundle:
+    def _bundle(self, key: GatheringKey) -> Bundle:
         claims = self._end(key)
         return bundle_of(claims[0], claims)
 
-    def _end(self, key: Key) -> list[Claim]:
+    def _end(self, key: GatheringKey) -> list[Claim]:
         timer = self._timers.pop(key, None)
         if timer is not None:
             timer.cancel()

@@ -19,12 +19,9 @@ from headrace.stores.sql.limits.budgets import (
     is_timer_due,
     stored_constraints,
 )
-from headrace.stores.sql.limits.line_changes import LineChanges, LineKey
+from headrace.stores.sql.limits.line_changes import LineChanges, LineKey, TenantPlace
 
 from .budgets import PostgresBudgets
-
-#: The number of a stream, a place, and a tenant.
-TenantPlace = tuple[int, int, str]
 
 
 class PostgresLines:

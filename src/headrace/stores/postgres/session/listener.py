@@ -37,7 +37,7 @@ LONGEST_PAUSE: Final = 5.0
 MISSED_EVERY: Final = 5.0
 
 
-class Listener:
+class NotificationListener:
     def __init__(
         self,
         pool: Pool,

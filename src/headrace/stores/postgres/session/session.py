@@ -22,7 +22,7 @@ from headrace.stores.postgres.statements.limit_statements import LOCK_FROM_THE_B
 from headrace.stores.sql.wake_ups import WakeUps
 
 from .connection import PostgresConnection, Row
-from .listener import Listener, Notifier
+from .listener import NotificationListener, Notifier
 from .pool import Pool
 from .transaction import PostgresTransaction, TryAgain
 from .waiters import WaitingCallers
@@ -65,7 +65,7 @@ class Session:
         self.database_id = ""
         self.pool = Pool(address)
         self.waiters = WaitingCallers()
-        self._listener = Listener(
+        self._listener = NotificationListener(
             self.pool,
             self.waiters,
             channel=self.channel,

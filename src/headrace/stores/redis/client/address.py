@@ -49,13 +49,13 @@ class Tls(msgspec.Struct, frozen=True):
 
 
 #: A host and a port.
-Place = tuple[str, int]
+HostPort = tuple[str, int]
 
 
 class SentinelAddresses(msgspec.Struct, frozen=True):
     """Where the sentinels are, the name by which they know the primary, and the user that asks them."""
 
-    places: tuple[Place, ...]
+    places: tuple[HostPort, ...]
     master: str
     username: str | None = None
     password: str | None = None
@@ -79,7 +79,7 @@ class Address(msgspec.Struct, frozen=True):
     password: str | None = None
     database: int = 0
     sentinels: SentinelAddresses | None = None
-    nodes: tuple[Place, ...] = ()
+    nodes: tuple[HostPort, ...] = ()
     credentials: Credentials | None = None
 
     def __str__(self) -> str:
@@ -99,11 +99,11 @@ class Address(msgspec.Struct, frozen=True):
             return repr(self.sentinels)
         return _listed(self.nodes)
 
-    def at(self, place: Place) -> Address:
+    def at(self, place: HostPort) -> Address:
         """This address with the place that was found."""
         return msgspec.structs.replace(self, host=place[0], port=place[1])
 
-    def of_sentinel(self, place: Place) -> Address:
+    def of_sentinel(self, place: HostPort) -> Address:
         """The address of one of the sentinels."""
         assert self.sentinels is not None
         username, password = self.sentinels.username, self.sentinels.password
@@ -178,9 +178,9 @@ def _of_cluster(parts: SplitResult, options: dict[str, str], asking: Address) ->
     return msgspec.structs.replace(asking, host="", nodes=_places(parts, DEFAULT_PORT))
 
 
-def _places(parts: SplitResult, default_port: int) -> tuple[Place, ...]:
+def _places(parts: SplitResult, default_port: int) -> tuple[HostPort, ...]:
     """Read hosts, with or without a port, with commas between them."""
-    places: list[Place] = []
+    places: list[HostPort] = []
     for text in parts.netloc.rpartition("@")[2].split(","):
         try:
             one = urlsplit(f"//{text}")
@@ -190,7 +190,7 @@ def _places(parts: SplitResult, default_port: int) -> tuple[Place, ...]:
     return tuple(places)
 
 
-def _listed(places: tuple[Place, ...]) -> str:
+def _listed(places: tuple[HostPort, ...]) -> str:
     return ",".join(f"{host}:{port}" for host, port in places)
 
 

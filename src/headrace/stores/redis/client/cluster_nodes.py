@@ -15,7 +15,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.stores.redis.scripts import Script
 from headrace.stores.redis.server.faults import is_error, passes_soon, redirection_of
 
-from .address import Place
+from .address import HostPort
 from .cluster_slots import ClusterSlots
 from .connection import Link, Wire, pack
 
@@ -40,9 +40,9 @@ class NodeRequest(msgspec.Struct):
     script: Script | None = None
     reply: Any = None
     loads: bool = False  # load the script first: the node does not know it
-    asked_at: Place | None = None  # the slot is moving there, and this key has arrived
+    asked_at: HostPort | None = None  # the slot is moving there, and this key has arrived
     attempts: int = 0
-    sent_to: Place = ("", 0)
+    sent_to: HostPort = ("", 0)
 
     @property
     def commands(self) -> list[bytes]:
@@ -58,18 +58,18 @@ class NodeRequest(msgspec.Struct):
 class ClusterNodes:
     """One link for each node, made when it is first needed."""
 
-    def __init__(self, slots: ClusterSlots, make: Callable[[Place], Link]) -> None:
+    def __init__(self, slots: ClusterSlots, make: Callable[[HostPort], Link]) -> None:
         self._slots = slots
         self._make = make
-        self._links: dict[Place, Link] = {}
+        self._links: dict[HostPort, Link] = {}
 
-    def at(self, place: Place) -> Link:
+    def at(self, place: HostPort) -> Link:
         link = self._links.get(place)
         if link is None:
             link = self._links[place] = self._make(place)
         return link
 
-    async def wire_to(self, place: Place) -> Wire:
+    async def wire_to(self, place: HostPort) -> Wire:
         try:
             return await self.at(place).connected()
         except BackendUnavailable:
@@ -96,7 +96,7 @@ class ClusterNodes:
         return [request.reply for request in requests]
 
     async def _send(self, requests: list[NodeRequest]) -> None:
-        by_place: dict[Place, list[NodeRequest]] = {}
+        by_place: dict[HostPort, list[NodeRequest]] = {}
         for request in requests:
             place = request.asked_at or await self._slots.owner(request.slot)
             by_place.setdefault(place, []).append(request)
@@ -114,7 +114,7 @@ class ClusterNodes:
                 error.uncertain = True  # the other nodes carried out their requests
             raise error
 
-    async def _send_to(self, place: Place, requests: list[NodeRequest]) -> None:
+    async def _send_to(self, place: HostPort, requests: list[NodeRequest]) -> None:
         commands = [request.commands for request in requests]
         data = b"".join([each for several in commands for each in several])
         try:

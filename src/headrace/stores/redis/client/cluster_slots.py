@@ -14,7 +14,7 @@ from hiredis import ReplyError
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.stores.redis.server.faults import CommandRefused, error_of, lost
 
-from .address import Address, Place
+from .address import Address, HostPort
 from .connection import pack
 from .first_answer import first_answer
 
@@ -40,29 +40,29 @@ class ClusterSlots:
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        self._owners: list[Place | None] = [None] * SLOTS
-        self._known: tuple[Place, ...] = ()
+        self._owners: list[HostPort | None] = [None] * SLOTS
+        self._known: tuple[HostPort, ...] = ()
         self._told_at = 0.0
         self._doubtful = True
         self._asking: asyncio.Task[None] | None = None
 
     @property
-    def primaries(self) -> list[Place]:
+    def primaries(self) -> list[HostPort]:
         """The nodes that own slots."""
         return sorted({place for place in self._owners if place is not None})
 
-    async def owner(self, slot: int) -> Place:
+    async def owner(self, slot: int) -> HostPort:
         if self._must_ask:
             await self._ask_once()
         return self._owner(slot)
 
-    async def any_node(self, but: Place | None = None) -> Place:
+    async def any_node(self, but: HostPort | None = None) -> HostPort:
         """Any node; if possible not `but`."""
         if self._must_ask:
             await self._ask_once()
         return random.choice([place for place in self._known if place != but] or self._known)  # nosec B311 # any will do
 
-    def learn(self, slot: int, place: Place) -> None:
+    def learn(self, slot: int, place: HostPort) -> None:
         """Note the new owner of a slot, as its former owner reports it."""
         self._owners[slot] = place
 
@@ -74,7 +74,7 @@ class ClusterSlots:
     def _must_ask(self) -> bool:
         return self._doubtful and time.monotonic() > self._told_at + FRESH
 
-    def _owner(self, slot: int) -> Place:
+    def _owner(self, slot: int) -> HostPort:
         place = self._owners[slot]
         if place is None:
             self.doubt()
@@ -109,19 +109,19 @@ class ClusterSlots:
             no_answer=self._no_answer,
         )
 
-    def _candidates(self) -> list[Place]:
+    def _candidates(self) -> list[HostPort]:
         """The nodes to ask, in random order: one of them may be cut off and have old data."""
         places = list({*self._known, *self._address.nodes})
         random.shuffle(places)
         return places
 
-    def _read(self, asked: Place, reply: Any) -> None:
+    def _read(self, asked: HostPort, reply: Any) -> None:
         if isinstance(reply, ReplyError):
             raise error_of(reply, self._address.at(asked).title)
         if not reply:
             raise lost(f"the node at {asked[0]}:{asked[1]} knows of no slots: is the cluster set up?")
-        owners: list[Place | None] = [None] * SLOTS
-        known: set[Place] = set()
+        owners: list[HostPort | None] = [None] * SLOTS
+        known: set[HostPort] = set()
         for first, last, *nodes in reply:
             places = [_place(node, asked) for node in nodes]
             known.update(places)
@@ -137,7 +137,7 @@ class ClusterSlots:
         )
 
 
-def _place(node: list[Any], asked: Place) -> Place:
+def _place(node: list[Any], asked: HostPort) -> HostPort:
     """The place of a node. A node that does not know its own name has the place at which it was asked."""
     host = (node[0] or b"").decode()
     return (host if host not in ("", "?") else asked[0], node[1])
@@ -165,7 +165,7 @@ class AnyNode:
     def __init__(self, slots: ClusterSlots, address: Address) -> None:
         self._slots = slots
         self._address = address
-        self._last: Place | None = None
+        self._last: HostPort | None = None
 
     async def find(self) -> Address:
         self._last = await self._slots.any_node(but=self._last)

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.stores.redis.server.faults import lost
 
-from .address import Address, Place
+from .address import Address, HostPort
 from .connection import Link
 
 #: Seconds within which a server must accept the connection and answer. After that the next one is asked.
@@ -20,10 +20,10 @@ T = TypeVar("T")
 
 async def first_answer(
     question: bytes,
-    asked: Iterable[tuple[Place, Address]],
+    asked: Iterable[tuple[HostPort, Address]],
     *,
     noun: str,
-    read: Callable[[Place, Any], T],
+    read: Callable[[HostPort, Any], T],
     no_answer: Callable[[list[HeadraceError]], BackendUnavailable],
 ) -> T:
     """What `read` makes of the first reply. A server whose reply it refuses is passed over, too.

@@ -15,7 +15,7 @@ from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.stores.redis.server.faults import CommandRefused, error_of, lost
 
-from .address import Address, Place
+from .address import Address, HostPort
 from .connection import Link, Wire, pack
 from .first_answer import first_answer
 
@@ -33,7 +33,7 @@ class SentinelClient:
     Calls `moved` with the place of the new primary when a sentinel announces one.
     """
 
-    def __init__(self, address: Address, moved: Callable[[Place], None]) -> None:
+    def __init__(self, address: Address, moved: Callable[[HostPort], None]) -> None:
         assert address.sentinels is not None
         self._address = address
         self._master = address.sentinels.master
@@ -58,7 +58,7 @@ class SentinelClient:
         first, *others = self._places
         self._places = [*others, first]
 
-    def _found(self, place: Place, reply: Any) -> Address:
+    def _found(self, place: HostPort, reply: Any) -> Address:
         if isinstance(reply, ReplyError):
             raise error_of(reply, self._name_of(place))
         if not reply:
@@ -77,7 +77,7 @@ class SentinelClient:
             return CommandRefused(f"{what} (the sentinels' own password is ?sentinel_password=)")
         return lost(what)
 
-    def _name_of(self, place: Place) -> str:
+    def _name_of(self, place: HostPort) -> str:
         return f"the sentinel at {place[0]}:{place[1]}"
 
     # --- when it moves -----------------------------------------------------------------------------------
@@ -94,7 +94,7 @@ class SentinelClient:
             for task in watching:
                 task.cancel()
 
-    async def _listen_to(self, place: Place) -> None:
+    async def _listen_to(self, place: HostPort) -> None:
         hear = partial(self._hear, place)
         link = Link(self._address.of_sentinel(place), greet=_subscribe, hear=hear)
         try:
@@ -107,13 +107,13 @@ class SentinelClient:
         finally:
             link.drop()
 
-    def _hear(self, place: Place, message: Any) -> None:
+    def _hear(self, place: HostPort, message: Any) -> None:
         words = text_of(message[-1]).split(" ") if isinstance(message[-1], bytes) else []
         if len(words) == 5 and words[0] == self._master and words[4].isascii() and words[4].isdigit():
             self._prefer(place)
             self._moved((words[3], int(words[4])))
 
-    def _prefer(self, place: Place) -> None:
+    def _prefer(self, place: HostPort) -> None:
         """Ask this sentinel first."""
         self._places = sorted(self._places, key=lambda each: each != place)
 

@@ -58,7 +58,7 @@ NOT_NAMED = (0.005, 0.02)
 #: Seconds until the next look at a slot that could not be reached.
 RETRY = 0.5
 
-Reading: TypeAlias = "asyncio.Task[list[Claim]]"
+NodeRead: TypeAlias = "asyncio.Task[list[Claim]]"
 
 
 class ClusterReaders:
@@ -251,7 +251,7 @@ class ClusterReaders:
         lanes = "".join(self._store.lanes.get(queue, "") for queue in part.queues)
         return not _offered(wanted, part).isdisjoint(lanes)
 
-    async def _until_all(self, reading: list[Reading]) -> None:
+    async def _until_all(self, reading: list[NodeRead]) -> None:
         """Wait for all reads except those that take too long. Those go on; a later claim gets their result.
 
         A read is never cut short. When the caller is cancelled, the reads end, and what they brought is kept
@@ -277,7 +277,7 @@ class ClusterReaders:
         """Hand back the claims that exceed the request."""
         return await next(iter(parts)).trim(claims, wanted) if claims and parts else claims
 
-    def _brought(self, reading: Sequence[Reading]) -> list[list[Claim]]:
+    def _brought(self, reading: Sequence[NodeRead]) -> list[list[Claim]]:
         """The claims of each read; none for a read that failed. Raises the error when all slots failed."""
         errors = [error for task in reading if (error := _error_of(task)) is not None]
         unexpected = [error for error in errors if not isinstance(error, BackendUnavailable)]
@@ -297,7 +297,7 @@ def _offered(part: ClaimRequest, before: ClaimRequest) -> frozenset[str]:
     return suspects | lines | (CHILDREN if part.children > 0 >= before.children else frozenset())
 
 
-def _error_of(task: Reading) -> BaseException | None:
+def _error_of(task: NodeRead) -> BaseException | None:
     return lost("a node does not answer") if task.cancelled() else task.exception()
 
 

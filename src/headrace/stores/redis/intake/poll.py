@@ -50,7 +50,7 @@ FRESH = 0.05
 USED, HAS_LINES = 3, 8
 
 #: A queue, how many of its messages a plain command reads at once, and the most bytes that one of them has.
-Share: TypeAlias = tuple[StreamScripts, int, int]
+StreamShare: TypeAlias = tuple[StreamScripts, int, int]
 
 
 class QueuePoll:
@@ -125,7 +125,7 @@ class QueuePoll:
     def _note_lanes(self, wanted: ClaimRequest, used: Sequence[tuple[int, bytes]]) -> None:
         self._store.lanes.update((wanted.queues[index - 1], text_of(lanes)) for index, lanes in used)
 
-    async def _read_further(self, lane: int, shares: Sequence[Share]) -> list[list[Claim]]:
+    async def _read_further(self, lane: int, shares: Sequence[StreamShare]) -> list[list[Claim]]:
         """Read the share of each queue with a plain command."""
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT")
         commands = [
@@ -142,7 +142,9 @@ class QueuePoll:
         ]
 
 
-def _further(shares: Sequence[Share], found: Sequence[list[Claim]], *, left: int, room: int) -> list[Share]:
+def _further(
+    shares: Sequence[StreamShare], found: Sequence[list[Claim]], *, left: int, room: int
+) -> list[StreamShare]:
     """The next shares, of queues that may hold more, where they are worth a round trip."""
     full = [
         (queue, bound)

@@ -60,10 +60,10 @@ TICKET = -1
 BlockedOn: TypeAlias = tuple[StreamScripts, int]
 
 #: The lanes on which a read blocks, by their keys.
-Lanes: TypeAlias = Mapping[bytes, BlockedOn]
+BlockedLanes: TypeAlias = Mapping[bytes, BlockedOn]
 
 #: What a look found. With lanes: it found nothing, and there is time left to block on those lanes.
-Found: TypeAlias = tuple[list[Claim], Lanes | None]
+FoundClaims: TypeAlias = tuple[list[Claim], BlockedLanes | None]
 
 
 class ClaimReader:
@@ -78,9 +78,9 @@ class ClaimReader:
         self._paused = paused
         self._link = store.new_link(queue=queue)
         self._turns = asyncio.Lock()
-        self._task: asyncio.Task[Found] | None = None
+        self._task: asyncio.Task[FoundClaims] | None = None
         self._blocked = BlockingRead(store)
-        self._lanes: Lanes = {}  # on which it blocked last
+        self._lanes: BlockedLanes = {}  # on which it blocked last
         self._changed = asyncio.Event()  # what was known before may be out of date
         self._wake_asked = False
         self._leaving = False  # the caller of the read under way was cancelled
@@ -113,7 +113,7 @@ class ClaimReader:
         finally:
             self._turns.release()
 
-    async def _carried(self, work: Coroutine[Any, Any, Found]) -> Found:
+    async def _carried(self, work: Coroutine[Any, Any, FoundClaims]) -> FoundClaims:
         """Run work in a task, so that it goes on when the caller is cancelled."""
         # Not `shield`, which would take one more turn of the event loop.
         ended = asyncio.get_running_loop().create_future()
@@ -187,8 +187,8 @@ class ClaimReader:
 
     # --- one read ----------------------------------------------------------------------------------------
 
-    async def _look(self, wanted: ClaimRequest, until: float) -> Found:
-        lanes: Lanes | None = None
+    async def _look(self, wanted: ClaimRequest, until: float) -> FoundClaims:
+        lanes: BlockedLanes | None = None
         try:
             claims = await self._take_up(wanted)
             if not claims:
@@ -199,7 +199,7 @@ class ClaimReader:
         await self._handouts.release_started(claims)
         return claims, lanes
 
-    async def _poll_until(self, wanted: ClaimRequest, until: float) -> Found:
+    async def _poll_until(self, wanted: ClaimRequest, until: float) -> FoundClaims:
         loop = asyncio.get_running_loop()
         while True:
             self._changed.clear()
@@ -227,7 +227,7 @@ class ClaimReader:
         self._handouts.doubtful = True
         self._idle = None
 
-    def _lull(self, wanted: ClaimRequest) -> Lanes | None:
+    def _lull(self, wanted: ClaimRequest) -> BlockedLanes | None:
         """The lanes to block on without a look, because they held nothing else just now. The blocking read
         takes what came since at once: one message from each lane, however large. None: look first."""
         if self._idle is None or wanted.wait <= 0 or self._wake_asked or self._paused:
@@ -258,7 +258,7 @@ class ClaimReader:
                 break
         return claims
 
-    async def _wait(self, wanted: ClaimRequest, lanes: Lanes, seconds: float) -> list[Claim]:
+    async def _wait(self, wanted: ClaimRequest, lanes: BlockedLanes, seconds: float) -> list[Claim]:
         """Block until the first message comes. A plain message goes straight to the caller."""
         loop = asyncio.get_running_loop()
         head = ("XREADGROUP", "GROUP", GROUP, self._consumer, "COUNT", 1)
@@ -297,14 +297,14 @@ class ClaimReader:
             claims = self._claims_at(lanes, reply)
         return (await self._carried(self._sorted(claims, wanted)))[0]
 
-    async def _sorted(self, claims: list[Claim], wanted: ClaimRequest) -> Found:
+    async def _sorted(self, claims: list[Claim], wanted: ClaimRequest) -> FoundClaims:
         if not claims:
             return await self._look(wanted, 0)  # it was a ticket: a line was opened
         claims = await self.trim(claims, wanted)
         await self._handouts.release_started(claims)
         return claims, None
 
-    def _lanes_to_block_on(self, wanted: ClaimRequest) -> Lanes:
+    def _lanes_to_block_on(self, wanted: ClaimRequest) -> BlockedLanes:
         closed = self._drawer.gone
         open_queues = [
             queue for queue in wanted.queues if queue.stream not in self._paused and queue not in closed
@@ -331,7 +331,7 @@ class ClaimReader:
             if lane not in unwanted and letter in used
         }
 
-    async def _heal(self, error: ReplyError, wanted: ClaimRequest) -> Found:
+    async def _heal(self, error: ReplyError, wanted: ClaimRequest) -> FoundClaims:
         """Make groups again that were destroyed by hand. They begin at the first entry: entries that are done
         are deleted."""
         if not can_heal(error):
@@ -350,7 +350,7 @@ class ClaimReader:
 
     # --- what was read -----------------------------------------------------------------------------------
 
-    def _claims_at(self, lanes: Lanes, reply: list[Any]) -> list[Claim]:
+    def _claims_at(self, lanes: BlockedLanes, reply: list[Any]) -> list[Claim]:
         """The claims in the answer of a blocking read. After a ticket, the next read looks first."""
         claims: list[Claim] = []
         for key, entries in reply:
@@ -378,7 +378,7 @@ class ClaimReader:
         self._kept += await self._handouts.hand_back(claims)
 
 
-async def _through(work: Coroutine[Any, Any, Found], ended: asyncio.Future[None]) -> Found:
+async def _through(work: Coroutine[Any, Any, FoundClaims], ended: asyncio.Future[None]) -> FoundClaims:
     try:
         return await work
     finally:

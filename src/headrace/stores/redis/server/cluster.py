@@ -12,7 +12,7 @@ from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import TimeSource
-from headrace.stores.redis.client.address import Address, Place
+from headrace.stores.redis.client.address import Address, HostPort
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes, NodeRequest
 from headrace.stores.redis.client.cluster_slots import AnyNode, ClusterSlots, SlotOwner, slot_of
 from headrace.stores.redis.client.connection import Finder, Greeting, Hearing, Link, Wire, Word, pack
@@ -33,7 +33,7 @@ class ClusterStore(RedisServer):
 
     def __init__(self, address: Address, namespace: str, clock: TimeSource) -> None:
         self._slots = ClusterSlots(address)
-        self._servers: dict[Place, ServerInfo] = {}
+        self._servers: dict[HostPort, ServerInfo] = {}
         self._notices = Notices()
         self._stored_tags: dict[str, str] = {}
         super().__init__(address, namespace, clock)
@@ -143,10 +143,10 @@ class ClusterStore(RedisServer):
             self._slots.abandon()
         super().leave()
 
-    def _main_link(self, place: Place) -> Link:
+    def _main_link(self, place: HostPort) -> Link:
         return self._node_link(place, self._greet)
 
-    def _node_link(self, place: Place, greet: Greeting | None) -> Link:
+    def _node_link(self, place: HostPort, greet: Greeting | None) -> Link:
         return self._add(Link(self.address.at(place), greet=greet, life=self.life))
 
     async def _accompany(self, wire: Wire) -> None:
@@ -234,7 +234,7 @@ class ClusterStore(RedisServer):
             link.drop()
 
 
-def _place_of(wire: Wire) -> Place:
+def _place_of(wire: Wire) -> HostPort:
     return wire.address.host, wire.address.port
 
 

@@ -16,7 +16,7 @@ from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, ChangesRefused, HeadraceError, RequestRefused
 from headrace.core.moving.seal import moved_to
-from headrace.stores.redis.client.address import Place
+from headrace.stores.redis.client.address import HostPort
 
 
 class Course(StrEnum):
@@ -154,7 +154,7 @@ class Redirection(msgspec.Struct, frozen=True):
     """The cluster node to ask instead. `asks`: only for this request, because the slot is moving there."""
 
     slot: int
-    place: Place
+    place: HostPort
     asks: bool
 
 

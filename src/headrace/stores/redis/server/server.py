@@ -14,7 +14,7 @@ from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.moving.seal import Seal, decode_seal
 from headrace.core.runtime.clock import TimeSource
-from headrace.stores.redis.client.address import Address, Place
+from headrace.stores.redis.client.address import Address, HostPort
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes
 from headrace.stores.redis.client.connection import Greeting, Hearing, Link, Wire, Word, pack
 from headrace.stores.redis.client.open_connections import OpenConnections
@@ -273,7 +273,7 @@ class RedisServer:
         if self._sentinels is not None:
             self._sentinels.watch()
 
-    def _move(self, place: Place) -> None:
+    def _move(self, place: HostPort) -> None:
         """Leave the old primary, which may hang: the sentinels have made another server the primary."""
         for link in list(self._links):
             wire = link.wire

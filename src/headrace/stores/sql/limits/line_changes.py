@@ -9,6 +9,9 @@ from headrace.core.messages.constraints import Constraints
 #: A line: the number of its constraints, and its place.
 LineKey = tuple[int, int]
 
+#: The lines of a tenant: the number of their stream, their place, and the tenant.
+TenantPlace = tuple[int, int, str]
+
 
 class LineChanges:
     def __init__(self) -> None:

@@ -16,7 +16,7 @@ import apsw
 
 from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
-from headrace.stores.sqlite.faults import Failure, fault_of, unavailable
+from headrace.stores.sqlite.faults import SqliteError, fault_of, unavailable
 from headrace.stores.sqlite.file.privacy import make_private
 
 from . import forks
@@ -129,7 +129,7 @@ class Connection:
             ctypes.pythonapi.Py_IncRef(ctypes.py_object(handle))
             forks.inherited.add(self.path)
 
-    def failed(self, error: Failure, *, committing: bool = False) -> BackendUnavailable:
+    def failed(self, error: SqliteError, *, committing: bool = False) -> BackendUnavailable:
         """Roll back, and close the connection if the fault requires it. Returns the error to raise."""
         self.undo()
         if fault_of(error).reopen:

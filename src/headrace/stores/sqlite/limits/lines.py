@@ -11,7 +11,7 @@ from headrace.core.messages.constraints import NO_CONSTRAINTS, Constraints, Limi
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import DueNotice
 from headrace.stores.sql.limits.budgets import Budget, constraints_of, figures_of, is_timer_due
-from headrace.stores.sql.limits.line_changes import LineChanges, LineKey
+from headrace.stores.sql.limits.line_changes import LineChanges, LineKey, TenantPlace
 from headrace.stores.sql.limits.taking import OpenLine
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import limit_statements
@@ -19,9 +19,6 @@ from headrace.stores.sqlite.statements.bulk_binding import listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
 from .budgets import Budgets
-
-#: The number of a stream, a place, and a tenant.
-TenantPlace = tuple[int, int, str]
 
 
 class LineRow(NamedTuple):

@@ -14,26 +14,26 @@ from headrace.stores.sqlite.connection.connection import Connection
 from .change_notice import ChangeNotice
 from .step import PendingStep
 
-Item = TypeVar("Item", bound=PendingStep[Any])
+StepT = TypeVar("StepT", bound=PendingStep[Any])
 
 #: Steps and their answers. An answer that is an exception is raised in the caller.
-Answers = list[tuple[Item, Any]]
+Answers = list[tuple[StepT, Any]]
 
 
-class StoreThread(ABC, Generic[Item]):
+class StoreThread(ABC, Generic[StepT]):
     """Created and stopped on the event loop. `None` in the queue ends the thread; `True` only wakes it."""
 
     def __init__(self, name: str, connection: Connection, notify: Callable[[ChangeNotice], None]) -> None:
         self._connection = connection
         self._notify = notify
-        self._queue: SimpleQueue[Item | bool | None] = SimpleQueue()
+        self._queue: SimpleQueue[StepT | bool | None] = SimpleQueue()
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
         self._unanswered = 0  # submitted steps without an answer
         self._thread = threading.Thread(target=self._run, name=f"headrace sqlite {name}", daemon=True)
         self.start = self._thread.start
 
-    def submit(self, item: Item) -> None:
+    def submit(self, item: StepT) -> None:
         self._unanswered += 1
         self._queue.put(item)
 
@@ -58,11 +58,11 @@ class StoreThread(ABC, Generic[Item]):
                 self._connection.close()
             self._post(self._ended.set)
 
-    def _deliver(self, answers: Answers[Item], changes: ChangeNotice) -> None:
+    def _deliver(self, answers: Answers[StepT], changes: ChangeNotice) -> None:
         """Hand over all answers in one call to the event loop."""
         self._post(self._hand_over, answers, changes)
 
-    def _hand_over(self, answers: Answers[Item], changes: ChangeNotice) -> None:
+    def _hand_over(self, answers: Answers[StepT], changes: ChangeNotice) -> None:
         self._unanswered -= len(answers)
         for pending, answer in answers:
             pending.settle(answer)

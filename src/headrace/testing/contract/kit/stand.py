@@ -105,7 +105,8 @@ class Stand:
         return await self._open(self.another())
 
     def another(self, namespace: str | None = None) -> StreamRouter:
-        """The same, not opened yet; in another namespace it is another store."""
+        """A second backend on this store that is not opened yet. With another namespace it is another
+        store."""
         return StreamRouter(self.under_test.create(namespace or self._namespace, self.clock))
 
     async def _open(self, backend: StreamRouter) -> StreamRouter:
@@ -137,7 +138,7 @@ class Stand:
         await wait_until(lambda: self.now_us() > later_us)
 
     async def step(self, seconds: float) -> None:
-        """Have somebody set the store's clock. A server's own leases seem older by a step forward."""
+        """Set the store's clock, as an operator may. After a step forward, leases on a server seem older."""
         self.clock.step(seconds)
         if seconds > 0:
             await self.under_test.age_leases(self.backend.store, seconds)
@@ -329,7 +330,7 @@ class Stand:
         sources = sources or [self.stream]
         promoted = await self.backend.promote(sources, limit=limit)
         if promoted.by_stream is not None:
-            # It says the same of each stream, and of all together what it says of them.
+            # The time for all streams is the earliest of the times for each stream.
             assert min(promoted.by_stream.values(), default=None) == promoted.next_in_us
             assert promoted.by_stream.keys() <= set(sources)
         return Promoted(promoted.count, promoted.next_in_us)

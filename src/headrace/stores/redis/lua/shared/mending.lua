@@ -132,7 +132,7 @@ do
     end
   end
 
-  -- What lines wait for was deleted by hand, or its limit was changed while nobody knew that they wait: they ask again.
+  -- A limit was deleted by hand, or the list of the lines that wait for it lacks a line: such a line asks again.
   local BLOCKED_MOST = 20
   local function mend_blocked(now)
     local blocked = PREFIX .. 'blocked'

@@ -32,7 +32,7 @@ SUSPECT, RETURNED = "suspect", "returned"
 PRIORITY_LANES = ("high", "normal", "low")
 
 #: Where a queued message stands: its lane, and the moment when it became ready. Several may share a place.
-Place = tuple[str, int]
+LanePlace = tuple[str, int]
 
 #: Seconds that a producer's last batch is remembered at least.
 PRODUCER_MEMORY = 600
@@ -50,7 +50,7 @@ class ModelJob(ModelMessage):
     releases: int = 0
     due: int = 0
     turn: int = 0  # the order in which messages got their due time
-    place: Place = ("", 0)
+    place: LanePlace = ("", 0)
     key: str = ""
     constraints: Constraints | None = None
     parked: bool = False  # an earlier one holds its key
@@ -177,10 +177,10 @@ class JobModel(StreamModel[ModelJob]):
 
     # --- out and back ------------------------------------------------------------------------------------
 
-    def places(self, ids: list[str]) -> list[Place]:
+    def places(self, ids: list[str]) -> list[LanePlace]:
         return [self.messages[id].place for id in ids]
 
-    def offers(self, limit: int, suspects: int) -> list[list[Place]]:
+    def offers(self, limit: int, suspects: int) -> list[list[LanePlace]]:
         """The places that a claim may serve: from the top, or from the bottom when it is its turn."""
         if self.paused:
             return [[]]
@@ -189,7 +189,7 @@ class JobModel(StreamModel[ModelJob]):
         bottom_up = [place for name in reversed(PRIORITY_LANES) for place in self._lane(name)]
         return [(first + rest)[:limit] for rest in (top_down, bottom_up)]
 
-    def _lane(self, name: str) -> list[Place]:
+    def _lane(self, name: str) -> list[LanePlace]:
         queued = [job.place for job in self.messages.values() if job.status is JobStatus.QUEUED]
         return sorted(place for place in queued if place[0] == name)
 
