@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import AsyncIterator
 
@@ -86,6 +87,22 @@ async def test_a_promotion_of_a_plain_job_makes_no_functions_for_constraints(ben
     assert used < PLAIN_CALL
 
 
+async def test_a_worker_that_knows_of_scheduled_jobs_runs_no_script_until_one_is_due(
+    bench: Bench, redis_server: Server
+) -> None:
+    """Most calls of a large fleet come after another worker has promoted what was due."""
+    first, later = [Message(new_id(), "greet", b"hello", due_us=later_us()) for _ in range(2)]
+    await bench.backend.append(bench.batch(first, later))
+    await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)
+    before = scripts_run(redis_server)
+    answers = [await bench.backend.promote([STREAM], limit=PROMOTE_BATCH) for _ in range(20)]
+    assert scripts_run(redis_server) - before < 10  # every few seconds one mends what was deleted by hand
+    assert {answer.count for answer in answers} == {0}
+    assert all(0 < answer.by_stream[STREAM] <= DAY for answer in answers)
+    await bench.command("ZADD", f"{{{bench.namespace}:q:work}}:due", 1, first.id)
+    assert (await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)).count == 1
+
+
 async def test_a_look_for_events_that_finds_nothing_makes_no_functions_for_others(bench: Bench) -> None:
     topic = Stream("topic", "orders")
     await bench.backend.declare_topic(topic, TopicRules())
@@ -105,6 +122,14 @@ async def test_an_answer_tells_whether_another_worker_has_promoted(bench: Bench)
     assert await promotions(bench) != before
     await bench.claim()
     assert await promotions(bench) == before + 1  # also when nothing is left
+
+
+def scripts_run(server: Server) -> int:
+    """As the server counts them."""
+    found = server.command("INFO", "commandstats")
+    assert isinstance(found, bytes)
+    calls = re.search(rb"^cmdstat_evalsha:calls=(\d+)", found, re.MULTILINE)
+    return int(calls[1]) if calls else 0
 
 
 async def promotions(bench: Bench) -> int:
