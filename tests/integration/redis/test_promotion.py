@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import re
 import time
 from collections.abc import AsyncIterator
 
@@ -27,6 +28,9 @@ DAY = 86_400_000_000
 #: Bytes of Lua's memory that a call may take when nothing is due. With the functions for what is due, which
 #: it does not need, it takes 14,000.
 QUIET_CALL = 3000
+
+#: The same of a call that queues one plain job. With the functions for constraints it takes 18,000.
+PLAIN_CALL = 9000
 
 #: Runs a script, and says how much memory that took.
 MEASURED = b"""
@@ -70,6 +74,35 @@ async def test_a_promotion_that_finds_nothing_makes_no_functions_for_others(benc
     assert await bytes_used(bench, PROMOTE, STREAM, PROMOTE_BATCH, 1 << 20) < QUIET_CALL
 
 
+async def test_a_promotion_of_a_plain_job_makes_no_functions_for_constraints(bench: Bench) -> None:
+    """While delayed jobs become due all the time, most promotions find one or two of them."""
+    due, later = [Message(new_id(), "greet", b"hello", due_us=later_us()) for _ in range(2)]
+    await bench.backend.append(bench.batch(due, later))
+    await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)  # does what is done every few seconds
+    await bench.command("ZADD", f"{{{bench.namespace}:q:work}}:due", 1, due.id)
+    store = bench.backend._store
+    call = store.queue(STREAM).call(measured(PROMOTE), PROMOTE_BATCH, 1 << 20)
+    count, used = await store.run(call)
+    assert count == 1
+    assert used < PLAIN_CALL
+
+
+async def test_a_worker_that_knows_of_scheduled_jobs_runs_no_script_until_one_is_due(
+    bench: Bench, redis_server: Server
+) -> None:
+    """Most calls of a large fleet come after another worker has promoted what was due."""
+    first, later = [Message(new_id(), "greet", b"hello", due_us=later_us()) for _ in range(2)]
+    await bench.backend.append(bench.batch(first, later))
+    await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)
+    before = scripts_run(redis_server)
+    answers = [await bench.backend.promote([STREAM], limit=PROMOTE_BATCH) for _ in range(20)]
+    assert scripts_run(redis_server) - before < 10  # every few seconds one mends what was deleted by hand
+    assert {answer.count for answer in answers} == {0}
+    assert all(0 < answer.by_stream[STREAM] <= DAY for answer in answers)
+    await bench.command("ZADD", f"{{{bench.namespace}:q:work}}:due", 1, first.id)
+    assert (await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)).count == 1
+
+
 async def test_a_look_for_events_that_finds_nothing_makes_no_functions_for_others(bench: Bench) -> None:
     topic = Stream("topic", "orders")
     await bench.backend.declare_topic(topic, TopicRules())
@@ -91,6 +124,14 @@ async def test_an_answer_tells_whether_another_worker_has_promoted(bench: Bench)
     assert await promotions(bench) == before + 1  # also when nothing is left
 
 
+def scripts_run(server: Server) -> int:
+    """As the server counts them."""
+    found = server.command("INFO", "commandstats")
+    assert isinstance(found, bytes)
+    calls = re.search(rb"^cmdstat_evalsha:calls=(\d+)", found, re.MULTILINE)
+    return int(calls[1]) if calls else 0
+
+
 async def promotions(bench: Bench) -> int:
     number: int = (await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)).promotions[STREAM]
     return number
@@ -103,14 +144,19 @@ def later_us() -> int:
 async def bytes_used(bench: Bench, script: Script, stream: Stream, *args: int | str) -> int:
     """How many bytes of Lua's memory a call of the script takes that finds nothing. The first call also does
     what is done every few seconds, so this is the second."""
-    source = MEASURED % script.source
-    digest = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
     store = bench.backend._store
-    call = store.queue(stream).call(msgspec.structs.replace(script, source=source, digest=digest), *args)
+    call = store.queue(stream).call(measured(script), *args)
     await store.run(call)
     count, used = await store.run(call)
     assert count == 0
     return int(used)
+
+
+def measured(script: Script) -> Script:
+    """The script, with the memory that it takes in its answer."""
+    source = MEASURED % script.source
+    digest = hashlib.sha1(source, usedforsecurity=False).hexdigest().encode()
+    return msgspec.structs.replace(script, source=source, digest=digest)
 
 
 async def schedule_all(bench: Bench) -> None:

@@ -160,7 +160,8 @@ class QueueKeys:
         self.tickets = {lane: key + b"/open" for lane, key in self.by_lane.items()}
         self.by_lane["x"] = self._key("s:held")
         self.own_limits = f"{{{namespace}:h:{tag}}}:limits/".encode() if tag else self._key("limits/")
-        self.out_of_lanes = tuple(map(self._key, ("due", "retry", "parked", "lined", "msg")))
+        self.due, self.retry = self._key("due"), self._key("retry")
+        self.out_of_lanes = (self.due, self.retry, *map(self._key, ("parked", "lined", "msg")))
         self.meta = self._key("meta")
         self.awaited = self._key("awaited")
         self.outbox = self._key("outbox")

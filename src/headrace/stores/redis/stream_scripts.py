@@ -41,6 +41,8 @@ class StreamScripts:
         self.offset_us = offset_us
         #: The producer that last sent a single message, and the start of its calls (verbs/append.py).
         self.head_of_one = ("", b"")
+        #: Whether something was scheduled or retrying when this process last looked (upkeep/promotion.py).
+        self.has_scheduled = False
         self._head: tuple[Word, ...] = (len(self.keys.all), *self.keys.all)
         shared = NamespaceKeys(namespace, database)
         self.notices = shared.notices

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/upkeep/promote.lua",
+    file="stores/redis/lua/shared/promoting.lua",
     why="Scheduled jobs and retries that are due at once make one step twice as long as it may be.",
     before="""
         while count < limit and bytes > 0 and (due[d] or retry[r]) do

@@ -5,22 +5,20 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/upkeep/promote.lua",
+    file="stores/redis/lua/shared/promoting.lua",
     why="Of more jobs that are due at once than one step promotes, the rest is lost.",
     before="""
-          first = first_due()
+            d = d + 2
+          end
         end
-        mend(now) -- at last, since this removes first
-        local opens, looks = look_for_tokens(now)
-        first = soonest_of(first, opens)
+        return true
     """,
     after="""
-          redis.call('ZREMRANGEBYSCORE', DUE, '-inf', digits(now))
-          first = first_due()
+            d = d + 2
+          end
         end
-        mend(now) -- at last, since this removes first
-        local opens, looks = look_for_tokens(now)
-        first = soonest_of(first, opens)
+        redis.call('ZREMRANGEBYSCORE', DUE, '-inf', digits(now))
+        return true
     """,
     tests=(
         contract("test_promote", "test_a_promotion_takes_no_more_than_its_limit", "valkey-9.1"),

@@ -5,13 +5,13 @@ from __future__ import annotations
 from tests.torture.seeded_bugs.seeded_bug import SeededBug, contract
 
 BUG = SeededBug(
-    file="stores/redis/lua/upkeep/promote.lua",
+    file="stores/redis/lua/shared/promoting.lua",
     why="200,000 jobs that are due at once block the server for most of a second.",
     before="""
-        local limit, bytes = tonumber(ARGV[5]), tonumber(ARGV[6])
+        local limit, bytes, count = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
     """,
     after="""
-        local limit, bytes = 1000000000, math.huge
+        local limit, bytes, count = 1000000000, math.huge, 0
     """,
     tests=(
         contract("test_promote", "test_a_promotion_takes_no_more_than_its_limit", "valkey-9.1"),

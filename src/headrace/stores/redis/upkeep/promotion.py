@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from math import inf
 
 import msgspec
 
@@ -20,6 +21,11 @@ PROMOTE_BYTES = 1 << 20
 
 #: Queues that are promoted at the same time.
 PROMOTE_AT_ONCE = 32
+
+#: As in lua/shared/quiet_queue.lua: microseconds between two looks for what was deleted by hand, and the
+#: letters of lines among the lanes in use.
+MEND_EVERY = 3 * SECOND
+LINES = b"abcdefghij"
 
 #: Microseconds until the next attempt for a queue that could not be reached.
 RETRY_AFTER = SECOND
@@ -71,13 +77,45 @@ async def _promote(store: RedisServer, queue: StreamScripts, limit: int) -> _Ans
     bounds = (limit, PROMOTE_BYTES)
     call = queue.call(ISSUE_DUE_EVENTS, *bounds, "") if is_topic else queue.call(PROMOTE, *bounds)
     try:
-        # An idle worker comes by every few seconds: let that cost two plain commands.
-        if not is_topic:
-            is_waiting, promotions = await store.commands(
-                ("EXISTS", *queue.waiting), ("HGET", queue.keys.meta, "promotions"), queue=queue
-            )
-            if not is_waiting:
-                return _Answer(0, -1, 0, int(promotions) if promotions and promotions.isdigit() else 0)
-        return _Answer(*await store.run(call))
+        answer = None if is_topic else await _quiet(store, queue)
+        answer = answer or _Answer(*await store.run(call))
     except BackendUnavailable as error:
         return error
+    queue.has_scheduled = answer.next_in_us >= 0
+    return answer
+
+
+async def _quiet(store: RedisServer, queue: StreamScripts) -> _Answer | None:
+    """What the script would answer if it has nothing to do, found with plain commands; None: it may have."""
+    if queue.has_scheduled:
+        return await _nothing_due(store, queue)
+    # An idle worker comes by every few seconds: let that cost two plain commands.
+    is_waiting, promotions = await store.commands(
+        ("EXISTS", *queue.waiting), ("HGET", queue.keys.meta, "promotions"), queue=queue
+    )
+    return None if is_waiting else _Answer(0, -1, 0, _number(promotions))
+
+
+async def _nothing_due(store: RedisServer, queue: StreamScripts) -> _Answer | None:
+    """Of hundreds of workers, most ask when another one has promoted already. These run no script."""
+    keys = queue.keys
+    scores = (0, 0, "WITHSCORES")
+    *agendas, lanes, mended, promotions, time = await store.commands(
+        ("ZRANGE", keys.due, *scores),
+        ("ZRANGE", keys.retry, *scores),
+        *(("HGET", keys.meta, field) for field in ("lanes", "mended", "promotions")),
+        ("TIME",),
+        queue=queue,
+    )
+    now = int(time[0]) * SECOND + int(time[1]) + queue.offset_us()
+    first = min((float(agenda[1]) for agenda in agendas if agenda), default=inf)
+    is_mended = queue.stream.kind == "group" or 0 <= now - _number(mended) < MEND_EVERY
+    has_lines = set(lanes or b"") & set(LINES)
+    if not now < first < inf or not is_mended or has_lines:
+        return None
+    return _Answer(0, int(first) - now, 0, _number(promotions))
+
+
+def _number(text: bytes | None) -> int:
+    """The number in a field. Another program may have written anything."""
+    return int(text) if text and text.isdigit() else 0

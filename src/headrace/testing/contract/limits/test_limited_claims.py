@@ -175,6 +175,30 @@ async def test_a_delayed_message_takes_its_limits_when_it_is_due(stand: Stand) -
     assert await stand.claim_ids() == [late]
 
 
+async def test_limited_and_plain_messages_that_are_due_together_are_promoted_together(stand: Stand) -> None:
+    """Also when plain ones come first, so that the store has queued some before it meets a limited one."""
+    await declare(stand, "stripe", max_running=1)
+    await stand.add(delay=60)
+    await stand.promote()  # a store may do more at the first one
+    plain = [await stand.add(delay=delay) for delay in (1.0, 1.2, 1.6)]
+    stripe = [await stand.add(delay=delay, constraints=limited("stripe")) for delay in (1.4, 1.8)]
+    await stand.advance(2)
+    assert (await stand.promote()).count == 5
+    assert set(await stand.claim_ids()) == {*plain, stripe[0]}
+
+
+@pytest.mark.whole("parts have no common order")
+async def test_the_limit_of_a_promotion_holds_over_limited_and_plain_messages(stand: Stand) -> None:
+    await stand.add(delay=60)
+    await stand.promote()
+    plain = [await stand.add(delay=delay) for delay in (1.0, 1.2)]
+    first, _ = [await stand.add(delay=delay, constraints=limited("stripe")) for delay in (1.4, 1.6)]
+    await stand.advance(2)
+    promoted = await stand.promote(limit=3)
+    assert (promoted.count, promoted.next_in_us) == (3, 0)
+    assert set(await stand.claim_ids()) == {*plain, first}
+
+
 async def test_a_replayed_message_has_its_limits_again(stand: Stand) -> None:
     await declare(stand, "stripe", max_running=1)
     await add_all(stand, 2, limited("stripe"))
