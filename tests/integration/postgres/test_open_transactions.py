@@ -24,7 +24,15 @@ from headrace.stores.postgres.store import PostgresStore
 from headrace.stores.postgres.topics.publish import stage
 from headrace.stores.postgres.verbs.append import append
 from headrace.testing.waiting import wait_until
-from tests.integration.support.postgres_steps import QUEUE, batch, execute, new_name, opened, value_of
+from tests.integration.support.postgres_steps import (
+    QUEUE,
+    batch,
+    claimed,
+    execute,
+    new_name,
+    opened,
+    value_of,
+)
 from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -137,6 +145,26 @@ async def test_an_append_with_a_limit_that_waits_for_a_key_holds_up_no_other(
             assert await other.append(limited("other")) == [Answer("other")]
             assert not waiting.done()
         assert await waiting == [Answer("first", "duplicate")]
+
+
+async def test_the_removal_of_a_queue_that_waits_for_an_open_transaction_holds_up_no_other(
+    server: PostgresServer,
+) -> None:
+    namespace = new_id()
+
+    def fresh(id: str) -> Batch:
+        return Batch(QUEUE, new_id(), 1, [Message(id, "greet", b"", fresh=True)])
+
+    async with opened(server.url, namespace) as store, opened(server.url, namespace) as other:
+        await store.append(fresh("before"))  # it makes the queue
+        async with open_transaction(server, namespace) as transaction:
+            await append(transaction, fresh("first"))
+            removal = asyncio.create_task(store.remove_stream(QUEUE))
+            await wait_until(lambda: value_of(server, WAITS), timeout=60)
+            assert await other.append(fresh("other")) == [Answer("other")]
+            assert not removal.done()
+        assert not await removal
+        assert await claimed(store) == ["before", "first", "other"]
 
 
 async def test_a_process_that_stops_within_a_step_is_ended_by_the_server(server: PostgresServer) -> None:

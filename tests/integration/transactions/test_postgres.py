@@ -282,13 +282,7 @@ async def test_an_enqueue_with_a_unique_key_waits_for_the_transaction_that_holds
         await another.execute("SELECT 1")
         first = await task.with_(transaction=one).enqueue(1)
         waiting = asyncio.create_task(task.with_(transaction=another).enqueue(2))
-
-        def is_waiting() -> bool:
-            with psycopg.connect(server.url) as witness:
-                found = witness.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
-            return found is not None and found[0] > 0
-
-        await wait_until(is_waiting, timeout=60)
+        await wait_until(lambda: _is_waiting(server), timeout=60)
         assert not waiting.done()
         await one.commit()
         second = await waiting
@@ -316,6 +310,56 @@ async def test_a_duplicate_in_an_open_transaction_does_not_hold_up_the_job_that_
         gate.set()
         assert await job.result(timeout=20) == 7
     await app.close()
+
+
+async def test_a_duplicate_that_waited_does_not_hold_up_the_job_that_has_the_key(
+    own: App, server: PostgresServer
+) -> None:
+    task = own.tasks["charge"].with_(unique_key="order-10")
+    async with (
+        await psycopg.AsyncConnection.connect(server.url) as one,
+        await psycopg.AsyncConnection.connect(server.url) as another,
+    ):
+        await one.execute(INSERT)
+        await another.execute(INSERT)
+        first = await task.with_(transaction=one).enqueue(7)
+        waiting = asyncio.create_task(task.with_(transaction=another).enqueue(8))
+        await wait_until(lambda: _is_waiting(server), timeout=60)
+        await one.commit()
+        assert (await waiting).duplicate
+        async with own.worker():
+            assert await first.result(timeout=20) == 7
+
+
+async def test_a_job_that_replaces_a_running_one_in_an_open_transaction_does_not_hold_it_up(
+    server: PostgresServer,
+) -> None:
+    app = App(server.url, namespace=new_id())
+    gate = asyncio.Event()
+
+    @app.task(name="charge", unique=True, on_duplicate="replace")
+    async def charge() -> int:
+        await gate.wait()
+        return 7
+
+    async with await psycopg.AsyncConnection.connect(server.url) as held, app.worker():
+        job = await charge.enqueue()
+        await wait_until(lambda: _is_running(job))
+        await held.execute(INSERT)
+        second = await app.enqueue(charge.call(), transaction=held)
+        assert second.id != job.id
+        gate.set()
+        assert await job.result(timeout=20) == 7
+        await held.commit()
+        assert await second.result(timeout=20) == 7
+    await app.close()
+
+
+def _is_waiting(server: PostgresServer) -> bool:
+    """Whether a statement waits for a lock."""
+    with psycopg.connect(server.url) as witness:
+        found = witness.execute("SELECT count(*) FROM pg_locks WHERE NOT granted").fetchone()
+    return found is not None and found[0] > 0
 
 
 async def _is_running(job: Job[int]) -> bool:
