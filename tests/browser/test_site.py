@@ -83,3 +83,25 @@ def test_the_search_finds_flags_and_names_of_code(site: Path, page: Any, query: 
     titles = page.locator(".md-search-result__list h1")
     titles.first.wait_for()
     assert found in titles.all_inner_texts()
+
+
+@pytest.mark.parametrize(
+    ("shown", "commands"),
+    [
+        ("headrace status", ["headrace status shop:app"]),
+        (
+            "pip install 'headrace[redis]'",
+            ["pip install 'headrace[redis]'", "export HEADRACE_URL=", "headrace w"],
+        ),
+    ],
+)
+def test_copied_commands_have_no_prompt_and_no_output(
+    site: Path, page: Any, shown: str, commands: list[str]
+) -> None:
+    page.goto((site / "tutorial.html").as_uri())
+    page.evaluate("document.addEventListener('copy', () => { copied = String(getSelection()) })")
+    code = page.locator(".highlight", has_text=shown).first
+    code.hover()
+    code.get_by_title("Copy to clipboard").click()
+    copied = page.wait_for_function("typeof copied === 'string' && copied").json_value().splitlines()
+    assert [line[: len(command)] for line, command in zip(copied, commands, strict=True)] == commands

@@ -13,7 +13,7 @@ from headrace.core.errors import ConfigurationError
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
+@click.argument("target", metavar="MODULE:APP", envvar="HEADRACE_APP", shell_complete=complete_app)
 @setting("burst", is_flag=True, help="Stop when nothing is left to relay.")
 @log_options()
 def relay(target: str, burst: bool, log_level: str, log_format: str) -> None:

@@ -26,7 +26,7 @@ from .supervisor import NUMBER, Supervisor
 
 
 @click.command()
-@click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
+@click.argument("target", metavar="MODULE:APP", envvar="HEADRACE_APP", shell_complete=complete_app)
 @setting(
     "queues",
     metavar="A,B:N",
@@ -109,8 +109,9 @@ def worker(
 ) -> None:
     """Run the jobs of an app, and handle events.
 
-    MODULE:APP says where it is, such as shop:app. The worker runs until SIGTERM or Ctrl-C. The first signal
-    lets running jobs end within --grace seconds and hands the rest back; the second stops at once.
+    MODULE:APP says where it is, such as shop:app; without it, HEADRACE_APP does. The worker runs until
+    SIGTERM or Ctrl-C. The first signal lets running jobs end within --grace seconds and hands the rest back;
+    the second stops at once.
 
     \b
     Examples:

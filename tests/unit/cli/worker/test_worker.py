@@ -72,6 +72,13 @@ def test_a_burst_runs_what_is_there_and_exits_with_0(shop: Any) -> None:
     assert shop.ran == [(2, 3)]
 
 
+def test_the_environment_may_name_the_app(shop: Any) -> None:
+    shop.app.sync.enqueue(shop.add.call(2, 3))
+    result = run("worker", "--burst", HEADRACE_APP="cli_shop:app")
+    assert result.exit_code == 0, result.output
+    assert shop.ran == [(2, 3)]
+
+
 def test_a_burst_exits_with_0_also_when_jobs_ended_dead(shop: Any) -> None:
     job = shop.app.sync.enqueue(shop.fail.call())
     assert run("worker", "cli_shop:app", "--burst").exit_code == 0
