@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 
+import psycopg
 import pytest
 
 from headrace.core.errors import RequestRefused
+from headrace.core.messages.ids import new_id
+from headrace.core.messages.message import Batch, Message, UniqueKey
 from headrace.core.records.answers import Answer
 from headrace.stores.postgres.session.transaction import PostgresTransaction
-from tests.integration.support.postgres_steps import (
-    batch,
-    exercise,
-    opened,
-)
+from headrace.testing.waiting import wait_until
+from tests.integration.support.postgres_steps import QUEUE, batch, exercise, opened, value_of
 from tests.support.postgres_server import PostgresServer
 
 pytestmark = pytest.mark.anyio
@@ -65,3 +65,26 @@ async def test_text_that_cannot_be_stored_is_refused(server: PostgresServer) -> 
             await store.append(batch("a\0b"))
         assert not caught.value.uncertain
         assert await store.append(batch("job")) == [Answer("job")]
+
+
+async def test_one_of_two_producers_gets_the_key_of_an_expired_job(server: PostgresServer) -> None:
+    key = new_id()
+    async with opened(f"{server.url}?application_name={key}") as store:
+        await store.append(with_key(key, "owner", lifetime_us=1))
+        async with await psycopg.AsyncConnection.connect(server.url) as other:
+            await other.execute("SELECT FROM headrace.unique_keys WHERE key = %s FOR UPDATE", [key])
+            appends = asyncio.gather(*(store.append(with_key(key, name)) for name in ("one", "two")))
+            await wait_until(lambda: both_wait(server, key), timeout=30)
+        [first], [second] = await appends
+        assert sorted([first.verdict, second.verdict]) == ["accepted", "duplicate"]
+        assert first.id == second.id
+
+
+async def both_wait(server: PostgresServer, name: str) -> bool:
+    whose = f"application_name = '{name}' AND wait_event_type = 'Lock'"
+    return await value_of(server, f"SELECT count(*) FROM pg_stat_activity WHERE {whose}") == 2
+
+
+def with_key(key: str, producer: str, lifetime_us: int = 0) -> Batch:
+    message = Message(new_id(), "greet", b"hello", unique=UniqueKey(key), lifetime_us=lifetime_us)
+    return Batch(QUEUE, producer, 1, [message])

@@ -40,9 +40,9 @@ class LockedKeys(KeyOwners):
         wanted = sorted(set(keys))
         rows: list[Row] = []
         if wanted:
-            await transaction.change(message_statements.ENSURE_KEYS, (number, wanted))
+            await transaction.change(message_statements.LOCK_KEYS, (number, wanted))
             values = (number, wanted, transaction.now_us)
-            rows = await transaction.rows(message_statements.LOCK_KEYS, values)
+            rows = await transaction.rows(message_statements.FIND_KEYS, values)
         return cls(transaction, stream, number, wanted, (KeyRow(*row) for row in rows))
 
     async def lock_waiting(self) -> bool:

@@ -75,14 +75,18 @@ ON CONFLICT DO NOTHING
 
 # --- unique keys -----------------------------------------------------------------------------------------
 
-# Makes a row for each key, so that it can be locked. stream, keys
-ENSURE_KEYS = """
+# Locks the row of each key, and makes those that are missing. stream, keys
+LOCK_KEYS = """
 INSERT INTO headrace.unique_keys (stream, key, id)
 SELECT $1, key, '' FROM unnest($2::text[]) AS key ORDER BY key
-ON CONFLICT DO NOTHING
+ON CONFLICT (stream, key) DO UPDATE SET id = excluded.id WHERE false
 """
 
-_KEYS = f"""
+# stream, keys, now → key, owner's id, until when, whether the owner was appended with it, its place, its
+# priority, whether it has expired, whether a caller waits for it, its number, constraints, child, order key.
+# A step runs it after it has locked the keys. Both in one statement would find no owner that another step has
+# added while this one waited for the lock.
+FIND_KEYS = f"""
 SELECT key, keys.id, keys.expires_us, message.unique_key = key, message.place, message.priority,
     {EXPIRED.format(now="$3")}, message.awaited, message.seq, message.constraints, message.child,
     message.order_key
@@ -90,11 +94,6 @@ FROM headrace.unique_keys AS keys LEFT JOIN headrace.messages AS message
     ON message.stream + 0 = keys.stream AND message.id = keys.id
 WHERE keys.stream = $1 AND key = ANY ($2::text[])
 """  # nosec B608 # constants only
-
-# stream, keys, now → key, owner's id, until when, whether the owner was appended with it, its place, its
-# priority, whether it has expired, whether a caller waits for it, its number, constraints, child, order key
-FIND_KEYS = _KEYS
-LOCK_KEYS = f"{_KEYS} ORDER BY key FOR UPDATE OF keys"
 
 # stream, ids → id, place, awaited; without those that another transaction has locked
 LOCK_OWNERS = """
