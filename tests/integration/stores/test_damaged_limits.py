@@ -116,6 +116,29 @@ async def test_a_job_in_another_queue_than_its_limits_stops_no_claims(
     await app.close()
 
 
+@pytest.mark.parametrize(
+    "change", ["constraints = 999", "staged = '{'", """staged = '[[["\\u0000",""]],""]'"""], ids=str
+)
+async def test_limits_of_a_waiting_job_that_nobody_declared_keep_no_others_from_being_promoted(
+    tmp_path: Path, request: pytest.FixtureRequest, change: str
+) -> None:
+    url, prefix, run = _database("postgresql", tmp_path, request)
+    app, seen = App(url), list[int]()
+
+    @app.task
+    async def later(number: int) -> None:
+        seen.append(number)
+
+    damaged = await later.with_(delay=0.01).enqueue(1)
+    await asyncio.to_thread(run, f"UPDATE {prefix}messages SET {change} WHERE id = '{damaged.id}'")
+    await later.with_(delay=0.01).enqueue(2)
+    async with app.worker():
+        await wait_until(lambda: 2 in seen)
+        await (await later.with_(delay=0.01).enqueue(3)).wait(timeout=8)
+    assert 3 in seen
+    await app.close()
+
+
 async def test_a_tenant_that_cannot_be_read_stops_no_claims(tmp_path: Path) -> None:
     app, seen = App(f"sqlite:///{tmp_path}/jobs.db"), list[str]()
 

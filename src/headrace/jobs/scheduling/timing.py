@@ -26,6 +26,9 @@ def timing_of(
     if every is not None:
         if tz is not None:
             raise ConfigurationError("tz= goes with cron=; an interval has no time zone")
+        text: object = every
+        if isinstance(text, str) and ("@" in text or " " in text):
+            raise ConfigurationError(f"every must be seconds or a timedelta; {text!r} goes with cron")
         interval = positive_seconds("every", every)
         if microseconds(interval) < SHORTEST_US:
             raise ConfigurationError(f"every must be at least {SHORTEST_US / SECOND} seconds, not {every!r}")

@@ -116,6 +116,7 @@ async def test_a_module_that_is_imported_twice_declares_the_same_again(app: App)
         (lambda app: app.every(0), "more than 0"),
         (lambda app: app.every(0.0001), "at least"),
         (lambda app: app.every("5"), "seconds or a timedelta"),
+        (lambda app: app.every("@daily"), "seconds or a timedelta; '@daily' goes with cron"),
         (lambda app: app.every(5, name="no spaces")(greet), "schedule name"),
         (lambda app: app.every(5)(app.task(name="x")(lambda number: number)), "needs arguments"),
         (lambda app: app.every(5)(app.task(greet).with_(job_id="one")), "job_id="),

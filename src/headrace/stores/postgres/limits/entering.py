@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from headrace.core.messages.constraints import NO_CONSTRAINTS, Constraints
 from headrace.stores.postgres.rows.columns import columns
 from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.statements import drawing_statements, limit_statements
@@ -20,10 +21,16 @@ async def number_staged(transaction: PostgresTransaction, stream: int, ids: Sequ
     """Jobs that transactions of users have written get the numbers of their constraints."""
     rows = await transaction.rows(limit_statements.READ_STAGED, (stream, list(ids))) if ids else []
     if rows:
-        constraints = {id: constraints_of(content) for id, content in rows}
+        constraints = {id: _storable(constraints_of(content)) for id, content in rows}
         numbers = await numbers_of(transaction, stream, constraints.values())
         numbered = columns([(id, numbers[each]) for id, each in constraints.items()])
         await transaction.change(limit_statements.NUMBER_STAGED, (stream, *numbered))
+
+
+def _storable(constraints: Constraints) -> Constraints:
+    """A damaged row may have characters that no other row can hold."""
+    texts = [constraints.tenant, *[text for each in constraints.limits for text in (each.limit, each.key)]]
+    return NO_CONSTRAINTS if any(["\0" in text for text in texts]) else constraints
 
 
 async def enter(transaction: PostgresTransaction, stream: int, ids: Sequence[str]) -> None:

@@ -15,7 +15,7 @@ from headrace.stores.postgres.limits.lines import PostgresLines, next_timer_us
 from headrace.stores.postgres.rows.columns import columns
 from headrace.stores.postgres.rows.written_changes import write_changes
 from headrace.stores.postgres.session.connection import PostgresConnection
-from headrace.stores.postgres.session.transaction import PostgresTransaction, TryAgain, resolve
+from headrace.stores.postgres.session.transaction import PostgresTransaction, resolve
 from headrace.stores.postgres.statements import (
     history_statements,
     limit_statements,
@@ -164,8 +164,7 @@ async def promote(
         await lock_log(transaction, topic)
     values = (list(found.numbers), transaction.now_us, limit)
     due = await transaction.rows(message_statements.LOCK_DUE, values)
-    if any([limited and number not in found.lined for number, _, _, limited in due]):
-        raise TryAgain  # the first messages with constraints came in the meantime
+    found = await _with_late_lines(transaction, found, due)
     await _write_to_logs(transaction, found, due)
     queued = [(number, id) for number, id, *_ in due if found.numbers[number].kind != "topic"]
     limited = {number: [id for stream, id in queued if stream == number] for number in found.lined}
@@ -185,6 +184,18 @@ async def promote(
         await PostgresLines(transaction).look()
     after = await next_due(transaction, transaction.namespace, streams, offset_us)
     return after.promoted(len(due))
+
+
+async def _with_late_lines(
+    transaction: PostgresTransaction, found: DueScan, due: list[tuple[int, str, int, bool]]
+) -> DueScan:
+    """The first messages with constraints may have come in the meantime, and a damaged row may have some."""
+    late = {number for number, _, _, limited in due if limited} - found.lined
+    if late:
+        await transaction.lock_lines()
+    for number in late:
+        await transaction.change(limit_statements.NOTE_LINES, (number,))
+    return found._replace(lined=found.lined | late)
 
 
 async def _write_to_logs(
