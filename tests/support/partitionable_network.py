@@ -1,8 +1,8 @@
 """A network between servers on the loopback that can be split, while clients still reach every one of them.
 
 Each server calls others from an address of its own (`bind-source-addr`) and is known to them by the port of
-a relay, which therefore knows who calls whom. What a split holds back is not refused but swallowed, as by a
-switch that was unplugged: nobody is told, everybody has to notice.
+a relay, which therefore knows who calls whom. A split does not refuse what it holds back: packets disappear,
+as behind a switch that was unplugged. So no server gets an error, and each has to notice the silence.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""What a fault gets to work with: the fleet, the store, and the log in which it says whom it hits."""
+"""What a fault gets to work with: the fleet, the store, and the log in which it records the processes that it
+hits."""
 
 from __future__ import annotations
 
@@ -44,9 +45,9 @@ class Arena:
     async def fault(
         self, name: str, *targets: str, loses: bool = False, gentle: bool = False, ahead: float = 0.0
     ) -> AsyncIterator[None]:
-        """Write down when a fault begins and ends, and whom it hits; STORE: every process may notice. Because
-        of a `gentle` one, what has succeeded does not run again. `ahead`: seconds by which it sets the clock
-        of the store ahead."""
+        """Write down when a fault begins and ends, and which processes it hits; STORE: every process
+        may notice. Because of a `gentle` one, what has succeeded does not run again. `ahead`: seconds
+        by which it sets the clock of the store ahead."""
         run = self._recorder.new_run()
         self._recorder.write(
             "fault_begun", run=run, value=name, targets=targets, loses=loses, gentle=gentle, ahead=ahead

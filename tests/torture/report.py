@@ -192,7 +192,7 @@ class Figures:
 
 
 def recoveries(history: History) -> Iterator[tuple[str, float]]:
-    """Of each run that a fault cut off: the fault, and the seconds until the message ran again."""
+    """For each run that a fault cut off: the fault, and the seconds until the message ran again."""
     for story in history.stories():
         for runs in story.runs.values():
             for first, second in pairwise(runs):
@@ -202,7 +202,7 @@ def recoveries(history: History) -> Iterator[tuple[str, float]]:
 
 
 def resumptions(history: History) -> Iterator[tuple[str, float]]:
-    """Of each fault that hit the store: the seconds from its end until the next run began."""
+    """For each fault that hit the store: the seconds from its end until the next run began."""
     begins = sorted(run.begin for story in history.stories() for runs in story.runs.values() for run in runs)
     for fault in history.faults:
         place = bisect_left(begins, fault.end)
@@ -211,8 +211,8 @@ def resumptions(history: History) -> Iterator[tuple[str, float]]:
 
 
 def noticed(history: History) -> Iterator[float]:
-    """Of each half-open link and worker: the seconds until the worker began a message that was sent after the
-    link had gone silent. So its producer and the worker had both noticed."""
+    """For each half-open link and worker: the seconds until the worker began a message that was sent after
+    the link had gone silent. So its producer and the worker had both noticed."""
     for fault in history.faults:
         firsts: dict[str, float] = {}
         for story in history.stories():

@@ -41,7 +41,7 @@ TOGETHER = 8
 #: Messages a second of each producer where recovery is measured on several stores at once.
 RECOVERY_RATE = 100.0
 
-#: The same where a store is slower than the others: each of nine groups draws every event.
+#: The rate on a store that is slower than the others: each of nine groups draws every event.
 RATES = {("postgres", "events"): 60.0}
 
 

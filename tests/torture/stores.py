@@ -49,7 +49,7 @@ POSTGRES_SETTINGS: Final = {"fsync": "off", "full_page_writes": "off"}
 #: What a client of PostgreSQL must not ask the proxy for.
 PLAIN: Final = "sslmode=disable&gssencmode=disable"
 
-#: Of which server the groups are.
+#: The server of the sentinels and of the cluster.
 GROUP_KIND: Final = "valkey-9.1"
 
 #: Bytes of a small disk: enough for what a round leaves behind.

@@ -30,13 +30,16 @@ from .framework import (
     to_django,
     to_headrace,
 )
-from .known_tasks import known_tasks, remember
 from .results import enqueued_at, kept_in_headers, new_result, plain_json, result_of
 from .runs import TaskRuns
 from .settings import app_of, backend_settings
 
 #: From this priority on a job is high, and up to its negative it is low. Each has a third of -100 to 100.
 HIGH_FROM: Final = 34
+
+#: The tasks that this process knows, by the dotted path of their function. Each backend fills it. A job names
+#: its task by this path, and no path of a job is ever imported.
+known_tasks: dict[str, DjangoTask] = {}
 
 
 class Backend(BaseTaskBackend):  # type: ignore[misc]
@@ -72,7 +75,7 @@ class Backend(BaseTaskBackend):  # type: ignore[misc]
     def validate_task(self, task: DjangoTask) -> None:
         """Check a task. Django calls this for each task that is made, so workers know it from then on."""
         super().validate_task(task)
-        remember(task)
+        _remember(task)
 
     def enqueue(self, task: DjangoTask, args: Sequence[Any], kwargs: Mapping[str, Any]) -> DjangoResult:
         """Store a job that runs the task."""
@@ -140,6 +143,13 @@ def in_transaction(connection: BaseDatabaseWrapper) -> bool:
         return True
     opened = connection.connection is not None
     return not (connection.autocommit if opened else connection.settings_dict["AUTOCOMMIT"])
+
+
+def _remember(task: DjangoTask) -> None:
+    """Know a task from now on. A copy with other options, by `using`, is the same task."""
+    known = known_tasks.get(task.module_path)
+    if known is None or known.func is not task.func:
+        known_tasks[task.module_path] = task
 
 
 def priority_of(task: DjangoTask) -> PriorityName:

@@ -35,7 +35,7 @@ choices = st.integers(0, 99)
 turns = st.integers(0, 4)
 
 
-class Errand:
+class PoolCall:
     """A job that says in a file that it runs, and ends when another file is there. Its answer is its own."""
 
     def __init__(self, pool: ChildPool, gate: Path) -> None:
@@ -75,8 +75,8 @@ class Pool(RuleBasedStateMachine):
         self.loop = asyncio.new_event_loop()
         self.folder = Path(tempfile.mkdtemp())
         self.pool = ChildPool(SIZE, freed=self._freed)
-        self.errands: list[Errand] = []
-        self.to_cancel: Errand | None = None
+        self.pool_calls: list[PoolCall] = []
+        self.to_cancel: PoolCall | None = None
         self.killed: set[ChildProcess] = set()
         self.limits = resource.getrlimit(resource.RLIMIT_NOFILE)
 
@@ -94,21 +94,21 @@ class Pool(RuleBasedStateMachine):
     async def _end(self) -> None:
         """Every job ends, and as many as the pool is large run at the same time."""
         self.to_cancel = None
-        for errand in self.errands:
-            errand.open_gate()
-        await wait_until(lambda: all(errand.task.done() for errand in self.errands), timeout=30)
-        for errand in self.errands:
-            errand.check()
+        for pool_call in self.pool_calls:
+            pool_call.open_gate()
+        await wait_until(lambda: all(pool_call.task.done() for pool_call in self.pool_calls), timeout=30)
+        for pool_call in self.pool_calls:
+            pool_call.check()
         # The system ends a killed process a little later. Until then it may still get a job, and lose it.
         await wait_until(lambda: not self.killed & self.pool._children, timeout=30)
-        last = [Errand(self.pool, self.folder / f"last-{number}") for number in range(SIZE)]
-        await wait_until(lambda: all(errand.began for errand in last), timeout=30)
+        last = [PoolCall(self.pool, self.folder / f"last-{number}") for number in range(SIZE)]
+        await wait_until(lambda: all(pool_call.began for pool_call in last), timeout=30)
         assert self.pool.free == 0
-        for errand in last:
-            errand.open_gate()
-        for errand in last:
-            assert isinstance(await asyncio.wait_for(errand.task, 30), Returned)
-            errand.check()
+        for pool_call in last:
+            pool_call.open_gate()
+        for pool_call in last:
+            assert isinstance(await asyncio.wait_for(pool_call.task, 30), Returned)
+            pool_call.check()
         assert self.pool.free == SIZE
 
     def _turn(self, count: int) -> None:
@@ -121,13 +121,13 @@ class Pool(RuleBasedStateMachine):
     def _lift_limit(self) -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, self.limits)
 
-    def _chosen(self, choice: int) -> Errand:
+    def _chosen(self, choice: int) -> PoolCall:
         """One of those under way; where there is none, one is begun. (No preconditions: what is under way
         depends on real processes, and Hypothesis must be able to play a run again.)"""
-        under_way = [errand for errand in self.errands if not errand.task.done()]
+        under_way = [pool_call for pool_call in self.pool_calls if not pool_call.task.done()]
         if not under_way:
             self.begin(0)
-            under_way = self.errands[-1:]
+            under_way = self.pool_calls[-1:]
         return under_way[choice % len(under_way)]
 
     # --- what may happen ----------------------------------------------------------------------------------
@@ -137,25 +137,25 @@ class Pool(RuleBasedStateMachine):
         self.begin(turns)
 
     def begin(self, turns: int) -> None:
-        async def begin() -> Errand:
-            return Errand(self.pool, self.folder / str(len(self.errands)))
+        async def begin() -> PoolCall:
+            return PoolCall(self.pool, self.folder / str(len(self.pool_calls)))
 
-        self.errands.append(self.loop.run_until_complete(begin()))
+        self.pool_calls.append(self.loop.run_until_complete(begin()))
         self._turn(turns)
 
     @rule(choice=choices, answered=st.booleans(), turns=turns)
     def let_end(self, choice: int, answered: bool, turns: int) -> None:
-        errand = self._chosen(choice)
-        errand.open_gate()
-        if answered and errand.began:
-            self.loop.run_until_complete(wait_until(errand.task.done, timeout=30))
+        pool_call = self._chosen(choice)
+        pool_call.open_gate()
+        if answered and pool_call.began:
+            self.loop.run_until_complete(wait_until(pool_call.task.done, timeout=30))
         self._turn(turns)
 
     @rule(choice=choices)
     def wait_for_its_start(self, choice: int) -> None:
-        errand = self._chosen(choice)
-        if errand.call.child is not None:
-            started = lambda: errand.began or errand.task.done()  # noqa: E731
+        pool_call = self._chosen(choice)
+        if pool_call.call.child is not None:
+            started = lambda: pool_call.began or pool_call.task.done()  # noqa: E731
             self.loop.run_until_complete(wait_until(started, timeout=30))
 
     @rule(choice=choices, turns=turns)
@@ -169,11 +169,15 @@ class Pool(RuleBasedStateMachine):
         """A call that waits is cancelled as soon as it gets a free child, before its task has run again."""
         while not self.pool._waiting:
             self.begin(1)
-        waiting = [errand for errand in self.errands if not errand.task.done() and errand.call.child is None]
+        waiting = [
+            pool_call
+            for pool_call in self.pool_calls
+            if not pool_call.task.done() and pool_call.call.child is None
+        ]
         self.to_cancel = waiting[choice % len(waiting)]
-        for errand in self.errands:
-            if errand.call.child is not None:
-                errand.open_gate()
+        for pool_call in self.pool_calls:
+            if pool_call.call.child is not None:
+                pool_call.open_gate()
         self._turn(turns)
 
     def _freed(self) -> None:
@@ -223,7 +227,7 @@ class Pool(RuleBasedStateMachine):
 
     @invariant()
     def a_child_has_one_job_at_most(self) -> None:
-        working = [errand.call.child for errand in self.errands if errand.call.child is not None]
+        working = [pool_call.call.child for pool_call in self.pool_calls if pool_call.call.child is not None]
         assert len(set(working)) == len(working)
         idle: list[ChildProcess] = self.pool._idle
         assert not set(working) & set(idle)
@@ -231,9 +235,9 @@ class Pool(RuleBasedStateMachine):
 
     @invariant()
     def who_has_ended_has_its_own_answer(self) -> None:
-        for errand in self.errands:
-            if errand.task.done():
-                errand.check()
+        for pool_call in self.pool_calls:
+            if pool_call.task.done():
+                pool_call.check()
 
 
 @pytest.mark.parametrize(
@@ -252,13 +256,13 @@ def test_whatever_happens_every_job_ends_with_its_own_answer(examples: int) -> N
 
 async def test_a_job_is_not_given_to_a_child_that_ended_just_now(tmp_path: Path) -> None:
     pool = ChildPool(1)
-    first = Errand(pool, tmp_path / "first")
+    first = PoolCall(pool, tmp_path / "first")
     first.open_gate()
     await first.task
     (child,) = pool._children
     os.kill(child.pid, signal.SIGKILL)
     wait_until_sync(lambda: not child.ready)  # the event loop does not turn, and has not seen it
-    second = Errand(pool, tmp_path / "second")
+    second = PoolCall(pool, tmp_path / "second")
     second.open_gate()
     await second.task
     second.check()
@@ -271,14 +275,14 @@ async def test_a_start_that_nobody_waits_for_any_longer_costs_no_child(tmp_path:
     limits = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (3, limits[1]))
     try:
-        first = Errand(pool, tmp_path / "first")
+        first = PoolCall(pool, tmp_path / "first")
         await wait_until(lambda: failed)
         assert pool.free == 0
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, limits)
     first.task.cancel()
     await wait_until(lambda: pool.free == 1)
-    second = Errand(pool, tmp_path / "second")
+    second = PoolCall(pool, tmp_path / "second")
     second.open_gate()
     await asyncio.wait_for(second.task, 30)
     await pool.close()
@@ -286,16 +290,16 @@ async def test_a_start_that_nobody_waits_for_any_longer_costs_no_child(tmp_path:
 
 async def test_a_child_that_came_to_a_cancelled_job_goes_to_the_next(tmp_path: Path) -> None:
     """A job in line gets the child and is cancelled in the same turn of the event loop."""
-    to_cancel: list[Errand] = []
+    to_cancel: list[PoolCall] = []
 
     def freed() -> None:
         while to_cancel:
             to_cancel.pop().task.cancel()
 
     pool = ChildPool(1, freed=freed)
-    first = Errand(pool, tmp_path / "first")
+    first = PoolCall(pool, tmp_path / "first")
     await wait_until(lambda: first.began, timeout=30)
-    second, third = (Errand(pool, tmp_path / name) for name in ("second", "third"))
+    second, third = (PoolCall(pool, tmp_path / name) for name in ("second", "third"))
     await wait_until(lambda: len(pool._waiting) == 2)
     to_cancel.append(second)
     third.open_gate()
@@ -309,14 +313,14 @@ async def test_a_child_that_came_to_a_cancelled_job_goes_to_the_next(tmp_path: P
 async def test_the_answer_of_a_child_that_ended_after_it_counts(tmp_path: Path) -> None:
     """The worker sees the end of the process before it has read the answer."""
     pool = ChildPool(1)
-    errand = Errand(pool, tmp_path / "only")
-    await wait_until(lambda: errand.began, timeout=30)
+    pool_call = PoolCall(pool, tmp_path / "only")
+    await wait_until(lambda: pool_call.began, timeout=30)
     (child,) = pool._children
-    errand.open_gate()
+    pool_call.open_gate()
     wait_until_sync(lambda: select.select([child._connection], [], [], 0)[0])  # the event loop does not turn
     os.kill(child.pid, signal.SIGKILL)
     wait_until_sync(lambda: os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
     child._watch._tell()
-    assert isinstance(await errand.task, Returned)
-    errand.check()
+    assert isinstance(await pool_call.task, Returned)
+    pool_call.check()
     await pool.close()

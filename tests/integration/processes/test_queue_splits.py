@@ -71,7 +71,7 @@ async def partitions(operator: App) -> int:
 async def test_whoever_splits_may_be_killed_between_any_two_steps(
     workshop: Workshop, operator: App, steps: int
 ) -> None:
-    """Of three parts none, one or all were sealed, or the next generation was just adopted."""
+    """None, one or all of three parts were sealed, or the next generation was just adopted."""
     await operator.admin.split("default", 3)
     await workshop.start_ready()
     async with Load(workshop) as load:

@@ -528,7 +528,7 @@ def move(cluster: Cluster, slot: int, to: Server) -> None:
 
 
 def since(workshop: Workshop, load: Load, moment: float) -> set[int]:
-    """Of which queues, by number, jobs ran that were accepted after this moment."""
+    """The queues, by number, of which jobs ran that were accepted after this moment."""
     return {
         line["number"] % len(QUEUES)
         for line in workshop.log.lines("quick")

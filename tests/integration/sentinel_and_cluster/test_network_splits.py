@@ -292,7 +292,7 @@ def not_run(load: Load) -> set[int]:
 
 
 def queues_run_since(workshop: Workshop, load: Load, moment: float) -> set[int]:
-    """Of which queues, by number, jobs ran that were accepted after this moment."""
+    """The queues, by number, of which jobs ran that were accepted after this moment."""
     lines = workshop.log.lines("quick")
     return {line["number"] % len(QUEUES) for line in lines if load.accepted.get(line["number"], 0) > moment}
 

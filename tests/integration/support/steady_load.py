@@ -18,11 +18,11 @@ PACE = 0.004
 
 
 class Load:
-    """`quick` jobs with numbers, for each queue in turn; `accepted` tells when each was, on the clock of the
-    log. With a `delay` they lie in the store for so many seconds first.
+    """`quick` jobs with numbers, for each queue in turn. `accepted` has the time at which each was stored, on
+    the clock of the log. With a `delay` they wait in the store for so many seconds first.
 
-    A job that is refused ends the test, unless somebody else decides how long the store is away: how soon
-    servers agree on a successor is not ours to promise, and `enqueue` gives up after ten seconds.
+    A job that is refused ends the test, unless `may_be_refused`: servers may need longer to agree on a
+    successor than the ten seconds after which `enqueue` gives up.
     """
 
     def __init__(

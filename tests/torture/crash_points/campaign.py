@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from typing import TypeVar
 
 from .point import AFTER, BEFORE, Harm, Point
-from .probe import Seen
+from .probe import ReachedPoints
 from .rounds import CallResult, CrashResult, CrashRound, enumerate_points, run_call, run_round
 from .stores import Lane
 
@@ -15,10 +15,10 @@ T = TypeVar("T")
 R = TypeVar("R")
 
 
-async def found_points(lanes: Sequence[Lane], parts: Iterable[str]) -> dict[str, Seen]:
+async def found_points(lanes: Sequence[Lane], parts: Iterable[str]) -> dict[str, ReachedPoints]:
     """The points of each part. Memory ends with its process: there is nothing to recover."""
     wanted = [part for part in parts if not (lanes[0].kind == "memory" and part == "recovery")]
-    found: dict[str, Seen] = {}
+    found: dict[str, ReachedPoints] = {}
 
     async def enumerate_part(lane: Lane, part: str) -> None:
         found[part] = await enumerate_points(lane, part)
@@ -27,7 +27,7 @@ async def found_points(lanes: Sequence[Lane], parts: Iterable[str]) -> dict[str,
     return {part: found[part] for part in wanted}
 
 
-def planned_rounds(kind: str, seen: Mapping[str, Seen], harms: Iterable[Harm]) -> list[CrashRound]:
+def planned_rounds(kind: str, seen: Mapping[str, ReachedPoints], harms: Iterable[Harm]) -> list[CrashRound]:
     """One round for each point and each harm that is possible there. A point that several parts pass is for
     the first of them."""
     taken: set[Point] = set()

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from .awaits import all_awaits
-from .probe import Seen
+from .probe import ReachedPoints
 
 #: Awaits that are never reached, each with the reason.
 REASONS: Final[dict[str, str]] = {
@@ -31,7 +31,7 @@ REASONS: Final[dict[str, str]] = {
 ELSEWHERE: Final = "engine/moving/"
 
 
-def never_reached(seen: Iterable[Seen]) -> list[str]:
+def never_reached(seen: Iterable[ReachedPoints]) -> list[str]:
     """The names of the awaits that none of these passed."""
     lines = {line for each in seen for line in each.lines}
     here = [each for each in all_awaits() if not each.file.startswith(ELSEWHERE)]

@@ -34,7 +34,7 @@ _SOURCE: Final = f"{SOURCE}{os.sep}"
 _STORES: Final = f"{_SOURCE}stores{os.sep}"
 
 
-class Seen(msgspec.Struct):
+class ReachedPoints(msgspec.Struct):
     """What a process passed: how often each point, and which lines of the source were waiting there."""
 
     points: dict[Point, int] = msgspec.field(default_factory=dict)
@@ -73,8 +73,8 @@ class Probe:
 
         setattr(owner, verb, call)
 
-    def seen(self) -> Seen:
-        return Seen(dict(self._points), self._lines)
+    def seen(self) -> ReachedPoints:
+        return ReachedPoints(dict(self._points), self._lines)
 
     def _wrap(self, owner: type, verb: str) -> None:
         original = owner.__dict__.get(verb) or getattr(owner, verb)

@@ -14,7 +14,7 @@ from tests.torture.program import FOLDER, NAME, URL
 
 from .leaks import closed, left_behind, open_files
 from .point import LEASE_SECONDS, Harmed, Point
-from .probe import Probe, Seen
+from .probe import Probe, ReachedPoints
 
 
 class Order(msgspec.Struct, frozen=True):
@@ -61,11 +61,11 @@ async def _act(parts: tuple[str, ...]) -> None:
         program.recorder.write("left", value=what)
 
 
-def write_seen(path: Path, seen: Seen) -> None:
+def write_seen(path: Path, seen: ReachedPoints) -> None:
     path.write_bytes(msgspec.msgpack.encode((list(seen.points.items()), sorted(seen.lines))))
 
 
-def read_seen(path: Path) -> Seen:
+def read_seen(path: Path) -> ReachedPoints:
     kind = tuple[list[tuple[Point, int]], set[tuple[str, int]]]
     points, lines = msgspec.msgpack.decode(path.read_bytes(), type=kind)
-    return Seen(dict(points), lines)
+    return ReachedPoints(dict(points), lines)

@@ -19,7 +19,7 @@ from tests.torture.facts import Recorder, read_all
 from tests.torture.history import History
 
 from .point import Harm, Harmed, Point
-from .probe import Seen
+from .probe import ReachedPoints
 from .process import Order, read_seen, run
 from .stores import Lane
 
@@ -65,7 +65,7 @@ class CrashResult(msgspec.Struct, frozen=True):
     seconds: float = 0.0
 
 
-async def enumerate_points(lane: Lane, part: str) -> Seen:
+async def enumerate_points(lane: Lane, part: str) -> ReachedPoints:
     """Every point that a part passes when nothing happens to it."""
     url, folder = lane.fresh()
     await _prepare(part, url, folder, SHORT_LEASE)

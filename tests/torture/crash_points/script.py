@@ -164,7 +164,7 @@ async def shifted() -> None:
 
 app.every(OFTEN if program.recorder.process == "first" else 0.35, name="shifted")(shifted)
 
-#: Of each job that this process has sent: its message.
+#: The message of each job that this process has sent.
 messages: Final[dict[str, str]] = {}
 
 

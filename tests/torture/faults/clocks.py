@@ -1,9 +1,9 @@
 """A clock that is set while all work: that of the store, or of one worker.
 
-Nothing may run again because of this, so these faults hit nobody. A store's clock that was set ahead stays
-so: set back, it would let what was delayed meanwhile wait for as long. One that was set back is set right
-again. A worker that looks before and after both of these steps sees neither, so this one explains repeats. A
-SQLite file has the clock of its processes.
+Nothing may run again because of this, so these faults hit no process. A store's clock that was set ahead
+stays as it is: set back, it would delay what was enqueued in between. A clock that was set back is set
+right again. A worker that looks only before and after both of these steps sees neither, so this fault
+explains repeats. A SQLite file has the clock of its processes.
 """
 
 from __future__ import annotations

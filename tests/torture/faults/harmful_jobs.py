@@ -8,7 +8,7 @@ from tests.torture.facts import WORKERS, Plan
 
 
 async def _block_the_loop(arena: Arena) -> None:
-    """The leases are renewed by a thread: nothing may run again because of this, so it hits nobody."""
+    """The leases are renewed by a thread: nothing may run again because of this, so it hits no process."""
     program, message = arena.program, arena.program.new_message()
     async with arena.fault("loop-blocked-2-leases"):
         await program.send(message, Plan(), program.harmful.block.enqueue(message, 2 * arena.lease))

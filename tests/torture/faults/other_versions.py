@@ -26,7 +26,7 @@ REFUSALS = ("was written by a newer headrace", "holds jobs in format")
 
 
 async def _run_beside(arena: Arena) -> None:
-    """Both work on the same messages, and nothing runs again: this fault hits nobody."""
+    """Both work on the same messages, and nothing runs again: this fault hits no process."""
     with tempfile.TemporaryDirectory(prefix="torture-") as folder:
         _check_out(_earlier(), Path(folder))
         member = await arena.fleet.start_worker({"PYTHONPATH": f"{folder}/src"})

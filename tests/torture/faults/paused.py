@@ -38,7 +38,7 @@ async def _stand(arena: Arena, member: Member, leases: float) -> None:
 
 
 def _pauses_child(leases: float) -> Fault:
-    """Its worker holds the leases: nothing may run again because of this, so it hits nobody."""
+    """Its worker holds the leases: nothing may run again because of this, so it hits no process."""
     name = f"child-paused-{leases:g}-leases"
 
     async def inject(arena: Arena) -> None:

@@ -54,7 +54,7 @@ async def _lock_table(arena: Arena) -> None:
 
 
 async def _stay_open(arena: Arena) -> None:
-    """A transaction that stays open, as that of a dump: others need not wait for it, so it hits nobody."""
+    """A transaction that stays open, like that of a dump. Others need not wait for it: it hits no process."""
     with connected(arena.store.postgres) as connection:
         async with arena.fault("long-transaction"):
             with connection.transaction():

@@ -41,7 +41,7 @@ def _kind(words: list[bytes]) -> bytes:
 
 
 async def _lose_one_of_each(arena: Arena) -> None:
-    """Of each kind of command the reply to the nth request is lost, with the connection."""
+    """The reply to the nth request of each kind of command is lost, with the connection."""
     seen: Counter[bytes] = Counter()
     nth = arena.random.randint(1, 5)
 

@@ -29,7 +29,7 @@ async def _ask_for_failover(arena: Arena) -> None:
 
 
 async def _kill_sentinel(arena: Arena) -> None:
-    """Nothing may be noticed, so it hits nobody."""
+    """Nothing may be noticed, so it hits no process."""
     sentinel = arena.random.choice(arena.store.watched.sentinels)
     async with arena.fault("sentinel-killed"):
         sentinel.kill()

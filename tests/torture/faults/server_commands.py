@@ -20,7 +20,7 @@ async def _flush_all(arena: Arena) -> None:
 
 
 async def _flush_scripts(arena: Arena) -> None:
-    """Nothing may be noticed, so it hits nobody."""
+    """Nothing may be noticed, so it hits no process."""
     async with arena.fault("scripts-flushed"):
         arena.store.server.command("SCRIPT", "FLUSH")
 

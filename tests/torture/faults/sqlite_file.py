@@ -31,7 +31,7 @@ async def _lock(arena: Arena) -> None:
 
 
 async def _read_long(arena: Arena) -> None:
-    """Writers need not wait for a reader, so it hits nobody."""
+    """Writers need not wait for a reader, so it hits no process."""
     with closing(_connection(arena.store.file)) as connection:
         async with arena.fault("long-reader"):
             connection.execute("BEGIN; SELECT count(*) FROM sqlite_master")

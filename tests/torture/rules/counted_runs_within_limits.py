@@ -1,4 +1,4 @@
-"""Of the messages that count for one limit, at most as many run at once as it allows.
+"""At most as many messages that count for one limit run at once as the limit allows.
 
 A run counts while it holds its lease. So it counts until a fault hits its process or the store. It does not
 count at all when such a fault was shortly before it: its process may have lost it before it began."""

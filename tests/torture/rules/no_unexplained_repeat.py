@@ -17,7 +17,7 @@ def check(history: History) -> Iterator[tuple[str, str]]:
 
 
 def repeats(history: History) -> Iterator[FaultSpan | None]:
-    """Of each run that repeats one which had succeeded: the fault that explains it."""
+    """For each run that repeats a successful one: the fault that explains it."""
     return (fault for _, first, fault in _repeats(history) if first.succeeded)
 
 

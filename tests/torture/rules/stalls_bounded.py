@@ -30,7 +30,7 @@ def _moments(history: History) -> Iterator[tuple[float, bool, int]]:
         starts = [run.begin for runs in story.runs.values() for run in runs]
         ends = [run.end for runs in story.runs.values() for run in runs if run.ended]
         changes += [(at, 0, True) for at in (*starts, *ends)]
-        # Of a message that never began another rule tells.
+        # Another rule checks messages that never began.
         if starts and story.is_promised and story.accepted is not None:
             ready = story.accepted.at + story.plan.delay
             changes.append((ready, 1, False))

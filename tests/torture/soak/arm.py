@@ -49,7 +49,7 @@ EMPTIED: Final = 400.0
 STEADY: Final = 100.0
 
 #: Seconds between two looks whether the machine is too busy, and by how many seconds a look is then late. It
-#: is written down like a fault that hits nobody: it explains a stall, and no repeat.
+#: is written down like a fault that hits no process: it explains a stall, and no repeat.
 BEAT: Final = 0.5
 LATE: Final = 1.0
 BUSY: Final = "machine-busy"

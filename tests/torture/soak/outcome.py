@@ -140,7 +140,7 @@ class Findings:
         return Verdict(arm.store, "the rules of the checker hold", figure, not arm.broken)
 
     def _memory(self, arm: ArmOutcome, role: str) -> Iterator[Verdict]:
-        """Of processes that lived long enough. A process that was started later has its own warm-up."""
+        """The memory of processes that lived long enough. A process that starts later warms up later."""
         for process, points in self.series(arm, role, "rss").items():
             after = [point for point in points if point.at >= points[0].at + arm.warm]
             spared = process in arm.spared

@@ -80,7 +80,7 @@ class Picture:
             yield _text(x + 30, 28, arm.store)
 
     def _memory(self, arm: ArmOutcome) -> list[Point]:
-        """Of the worker that no fault ends."""
+        """The memory of the worker that no fault ends."""
         series = self._findings.series(arm, "worker", "rss")
         spared = next((series[name] for name in arm.spared if name in series), [])
         return [Point(point.at, point.value / 1e6) for point in spared]

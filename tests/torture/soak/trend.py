@@ -38,8 +38,8 @@ def slope(points: Iterable[Point]) -> float:
 
 
 def leaks(points: list[Point]) -> bool:
-    """Of a number that goes up and down: whether the least of the last quarter is above the most of the
-    first."""
+    """Whether a number that goes up and down has grown: the least of the last quarter is above the most of
+    the first."""
     quarter = len(points) // 4
     if not quarter:
         return False

@@ -71,7 +71,7 @@ def examine_file(path: Path, synchronous: Synchronous) -> list[Finding]:
 def _library() -> Finding:
     # Opening the store refuses an older library.
     oldest = ".".join(map(str, OLDEST))
-    return ok("library", f"SQLite {apsw.sqlite_lib_version()}; the WAL-reset bug was mended in {oldest}")
+    return ok("library", f"SQLite {apsw.sqlite_lib_version()}; the WAL-reset bug was fixed in {oldest}")
 
 
 def _file_system(path: Path) -> Finding:

@@ -16,7 +16,7 @@ from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 
 
-class Crowd:
+class RunCounter:
     """Counts how many runs there are at once, by name."""
 
     def __init__(self) -> None:
@@ -34,75 +34,75 @@ class Crowd:
 
 
 @pytest.fixture
-def crowd() -> Crowd:
-    return Crowd()
+def counter() -> RunCounter:
+    return RunCounter()
 
 
-async def test_max_running_holds_over_all_workers(app: App, crowd: Crowd) -> None:
+async def test_max_running_holds_over_all_workers(app: App, counter: RunCounter) -> None:
     @app.task(max_running=3)
     async def call() -> None:
-        await crowd.join("call")
+        await counter.join("call")
 
     await app.enqueue_many([call.call() for _ in range(50)])
     await asyncio.gather(*(app.worker(concurrency=20).run(burst=True) for _ in range(3)))
-    assert len(crowd.order) == 50
-    assert crowd.most["call"] == 3
+    assert len(counter.order) == 50
+    assert counter.most["call"] == 3
 
 
-async def test_a_limit_by_a_parameter_holds_for_each_value(app: App, crowd: Crowd) -> None:
+async def test_a_limit_by_a_parameter_holds_for_each_value(app: App, counter: RunCounter) -> None:
     @app.task(limits=[Limit("customer", max_running=1, by="customer_id")])
     async def bill(customer_id: int, amount: int = 0) -> None:
-        await crowd.join(str(customer_id))
+        await counter.join(str(customer_id))
 
     await app.enqueue_many([bill.call(number % 4, amount=number) for number in range(20)])
     await bill.enqueue(customer_id=7)
     await app.worker().run(burst=True)
-    assert crowd.most == {"0": 1, "1": 1, "2": 1, "3": 1, "7": 1}
-    assert len(crowd.order) == 21
+    assert counter.most == {"0": 1, "1": 1, "2": 1, "3": 1, "7": 1}
+    assert len(counter.order) == 21
 
 
-async def test_a_limit_by_a_function_of_the_arguments(app: App, crowd: Crowd) -> None:
+async def test_a_limit_by_a_function_of_the_arguments(app: App, counter: RunCounter) -> None:
     @app.task(limits=[Limit("domain", max_running=1, by=lambda address: address.partition("@")[2])])
     async def mail(address: str) -> None:
-        await crowd.join(address.partition("@")[2])
+        await counter.join(address.partition("@")[2])
 
     await app.enqueue_many([mail.call(f"{number}@{domain}") for number in range(5) for domain in "xy"])
     await app.worker().run(burst=True)
-    assert crowd.most == {"x": 1, "y": 1}
+    assert counter.most == {"x": 1, "y": 1}
 
 
-async def test_several_tasks_and_queues_share_one_limit(app: App, crowd: Crowd) -> None:
+async def test_several_tasks_and_queues_share_one_limit(app: App, counter: RunCounter) -> None:
     stripe = Limit("stripe", max_running=2)
 
     @app.task(limits=[stripe], queue="payments")
     async def charge() -> None:
-        await crowd.join("stripe")
+        await counter.join("stripe")
 
     @app.task(limits=[stripe], queue="refunds")
     async def refund() -> None:
-        await crowd.join("stripe")
+        await counter.join("stripe")
 
     await app.enqueue_many([task.call() for _ in range(15) for task in (charge, refund)])
     await app.worker().run(burst=True)
-    assert len(crowd.order) == 30
-    assert crowd.most["stripe"] == 2
+    assert len(counter.order) == 30
+    assert counter.most["stripe"] == 2
 
 
-async def test_a_queue_has_limits_for_all_its_jobs(app: App, crowd: Crowd) -> None:
+async def test_a_queue_has_limits_for_all_its_jobs(app: App, counter: RunCounter) -> None:
     @app.task(queue="mails")
     async def send() -> None:
-        await crowd.join("mails")
+        await counter.join("mails")
 
     @app.task
     async def note() -> None:
-        await crowd.join("mails")
+        await counter.join("mails")
 
     app.queue("mails", limits=[Limit(max_running=2)])
     await app.enqueue_many(
         [call for _ in range(10) for call in (send.call(), note.with_(queue="mails").call())]
     )
     await app.worker().run(burst=True)
-    assert crowd.most["mails"] == 2
+    assert counter.most["mails"] == 2
     assert [limit.name for limit in await app.admin.limits()] == ["queue:mails"]
 
 
@@ -186,17 +186,17 @@ async def test_tenants_take_turns(app: App) -> None:
     assert len(order) == 104
 
 
-async def test_ordered_jobs_run_in_order_one_at_a_time(app: App, crowd: Crowd) -> None:
+async def test_ordered_jobs_run_in_order_one_at_a_time(app: App, counter: RunCounter) -> None:
     order: list[tuple[int, int]] = []
 
     @app.task(ordered_by="account")
     async def book(account: int, number: int) -> None:
         order.append((account, number))
-        await crowd.join(str(account))
+        await counter.join(str(account))
 
     await app.enqueue_many([book.call(number % 3, number) for number in range(30)])
     await app.worker().run(burst=True)
-    assert crowd.most == {"0": 1, "1": 1, "2": 1}
+    assert counter.most == {"0": 1, "1": 1, "2": 1}
     for account in range(3):
         assert [number for each, number in order if each == account] == list(range(account, 30, 3))
 
@@ -301,15 +301,15 @@ async def test_a_limit_over_parts_that_cannot_be_counted_together_is_refused(
 
 
 @pytest.mark.usefixtures("on_several_servers")
-async def test_limits_of_one_queue_each_are_fine(app: App, crowd: Crowd) -> None:
+async def test_limits_of_one_queue_each_are_fine(app: App, counter: RunCounter) -> None:
     @app.task(max_running=2)
     async def call() -> None:
-        await crowd.join("call")
+        await counter.join("call")
 
     app.queue("other", limits=[Limit(max_running=3)])
     await app.enqueue_many([call.call() for _ in range(10)])
     await app.worker().run(burst=True)
-    assert crowd.most["call"] == 2
+    assert counter.most["call"] == 2
 
 
 # --- wrong declarations -----------------------------------------------------------------------------------

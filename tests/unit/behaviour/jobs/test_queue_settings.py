@@ -153,7 +153,7 @@ async def lose_all(app: App, store: InterceptedStore, queues: list[str]) -> None
         await app.admin.resume(stream.name)
 
 
-class Crowd:
+class RunCounter:
     """Counts the runs of each queue, now and at most."""
 
     def __init__(self, app: App) -> None:
@@ -185,17 +185,17 @@ class Crowd:
 
 async def test_a_queue_uses_its_slots_and_no_more(app: App, store: InterceptedStore) -> None:
     app.queue("mails", slots=2)
-    crowd = Crowd(app)
-    crowd.doors = {"mails": asyncio.Event(), "reports": asyncio.Event()}
-    await app.enqueue_many(crowd.calls("mails", 10) + crowd.calls("reports", 20))
+    counter = RunCounter(app)
+    counter.doors = {"mails": asyncio.Event(), "reports": asyncio.Event()}
+    await app.enqueue_many(counter.calls("mails", 10) + counter.calls("reports", 20))
     async with app.worker(queues=["mails", "reports"], concurrency=10) as worker:
-        await wait_until(lambda: crowd.now == {"mails": 2, "reports": 8})
-        assert {queue.name: queue.running for queue in await app.admin.queues()} == crowd.now
-        crowd.doors["reports"].set()
-        await wait_until(lambda: crowd.runs["reports"] == 20)
-        crowd.doors["mails"].set()
-        await wait_until(lambda: crowd.runs["mails"] == 10)
-    assert crowd.most["mails"] == 2
+        await wait_until(lambda: counter.now == {"mails": 2, "reports": 8})
+        assert {queue.name: queue.running for queue in await app.admin.queues()} == counter.now
+        counter.doors["reports"].set()
+        await wait_until(lambda: counter.runs["reports"] == 20)
+        counter.doors["mails"].set()
+        await wait_until(lambda: counter.runs["mails"] == 10)
+    assert counter.most["mails"] == 2
     assert released(worker) == 0
 
 
@@ -203,46 +203,46 @@ async def test_a_queue_uses_its_slots_and_no_more(app: App, store: InterceptedSt
 async def test_slots_hold_for_jobs_of_any_length(app: App, turns: int) -> None:
     app.queue("mails", slots=3)
     app.queue("calls", slots=1)
-    crowd = Crowd(app)
+    counter = RunCounter(app)
     queues = ["mails", "calls", "reports"]
-    await app.enqueue_many([call for queue in queues for call in crowd.calls(queue, 200, turns)])
+    await app.enqueue_many([call for queue in queues for call in counter.calls(queue, 200, turns)])
     worker = app.worker(queues=queues, concurrency=20)
     await worker.run(burst=True)
-    assert crowd.runs == {"mails": 200, "calls": 200, "reports": 200}
-    assert crowd.most["mails"] <= 3
-    assert crowd.most["calls"] == 1
+    assert counter.runs == {"mails": 200, "calls": 200, "reports": 200}
+    assert counter.most["mails"] <= 3
+    assert counter.most["calls"] == 1
     assert released(worker) == 0
 
 
 async def test_a_worker_with_used_slots_is_woken_when_one_is_free(app: App, store: InterceptedStore) -> None:
-    crowd = Crowd(app)
-    crowd.doors["mails"] = asyncio.Event()
-    await app.enqueue_many(crowd.calls("mails", 3))
+    counter = RunCounter(app)
+    counter.doors["mails"] = asyncio.Event()
+    await app.enqueue_many(counter.calls("mails", 3))
     async with app.worker(queues={"mails": 1, "reports": None}):
-        await wait_until(lambda: crowd.now["mails"] == 1)
-        await app.enqueue_many(crowd.calls("reports", 3))
-        await wait_until(lambda: crowd.runs["reports"] == 3)
+        await wait_until(lambda: counter.now["mails"] == 1)
+        await app.enqueue_many(counter.calls("reports", 3))
+        await wait_until(lambda: counter.runs["reports"] == 3)
         claims = store.watch("claim")
-        assert crowd.runs["mails"] == 1
-        crowd.doors["mails"].set()
-        await wait_until(lambda: crowd.runs["mails"] == 3, timeout=1.5)
+        assert counter.runs["mails"] == 1
+        counter.doors["mails"].set()
+        await wait_until(lambda: counter.runs["mails"] == 3, timeout=1.5)
         assert len(claims.made) < 10
 
 
 async def test_the_worker_says_otherwise_than_the_declaration(app: App) -> None:
     app.queue("mails", slots=2)
-    crowd = Crowd(app)
-    await app.enqueue_many(crowd.calls("mails", 30, 3))
+    counter = RunCounter(app)
+    await app.enqueue_many(counter.calls("mails", 30, 3))
     await app.worker(queues={"mails": 5}).run(burst=True)
-    assert crowd.most["mails"] == 5
+    assert counter.most["mails"] == 5
 
 
 async def test_slots_of_a_queue_in_parts(app: App) -> None:
     app.queue("mails", slots=2, partitions=3)
-    crowd = Crowd(app)
-    await app.enqueue_many(crowd.calls("mails", 30, 3))
+    counter = RunCounter(app)
+    await app.enqueue_many(counter.calls("mails", 30, 3))
     await app.worker(queues=["mails"]).run(burst=True)
-    assert (crowd.most["mails"], crowd.runs["mails"]) == (2, 30)
+    assert (counter.most["mails"], counter.runs["mails"]) == (2, 30)
 
 
 def released(worker: Worker) -> int:

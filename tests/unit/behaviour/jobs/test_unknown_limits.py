@@ -27,7 +27,7 @@ def quick_beats(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heartbeat, "BEAT_EVERY", 0.01)
 
 
-class Crowd:
+class RunCounter:
     def __init__(self) -> None:
         self.now = self.most = self.count = 0
 
@@ -41,42 +41,42 @@ class Crowd:
 
 
 async def test_a_limit_holds_for_jobs_by_name(app: App, producer: App) -> None:
-    crowd = Crowd()
+    counter = RunCounter()
 
     @app.task(name="send", max_running=2, limits=[Limit("customer", max_running=5, by="customer")])
     async def send(customer: int) -> None:
-        await crowd.join()
+        await counter.join()
 
     remote = producer.remote("send")
     await producer.enqueue_many([remote.call(number) for number in range(30)])
     await app.worker(concurrency=20).run(burst=True)
-    assert (crowd.count, crowd.most) == (30, 2)
+    assert (counter.count, counter.most) == (30, 2)
 
 
 async def test_keys_by_name_are_those_that_are_given(app: App, producer: App) -> None:
-    together, crowd = asyncio.Barrier(3), Crowd()
+    together, counter = asyncio.Barrier(3), RunCounter()
 
     @app.task(name="send", limits=[Limit("customer", max_running=1, by="customer")])
     async def send(customer: str) -> None:
         await together.wait()  # one of each key, and one without
-        await crowd.join()
+        await counter.join()
 
     remote = producer.remote("send")
     keyed = [remote.with_(limit_keys={"customer": each}).call(each) for each in "aaabbb"]
     await producer.enqueue_many(keyed + [remote.call("") for _ in range(3)])
     async with app.worker():
-        await wait_until(lambda: crowd.count == 9)
-    assert crowd.most == 3
+        await wait_until(lambda: counter.count == 9)
+    assert counter.most == 3
 
 
 @pytest.mark.parametrize("timed", [False, True])
 async def test_a_limit_that_a_newer_deploy_adds_holds_for_older_jobs(
     app: App, producer: App, timed: bool
 ) -> None:
-    crowd = Crowd()
+    counter = RunCounter()
 
     async def send() -> None:
-        await crowd.join()
+        await counter.join()
 
     old = producer.task(name="send", limits=[Limit("stripe", max_running=9)])(send)
     await producer.enqueue_many([old.call() for _ in range(20)])
@@ -86,7 +86,7 @@ async def test_a_limit_that_a_newer_deploy_adds_holds_for_older_jobs(
         timeout=60 if timed else None,  # then it runs in another way
     )(send)
     await app.worker(concurrency=20).run(burst=True)
-    assert (crowd.count, crowd.most) == (20, 1)
+    assert (counter.count, counter.most) == (20, 1)
 
 
 async def test_a_job_with_more_limits_than_this_worker_knows_runs(app: App, producer: App) -> None:
@@ -105,17 +105,17 @@ async def test_a_job_with_more_limits_than_this_worker_knows_runs(app: App, prod
 
 
 async def test_a_limit_of_a_queue_holds_for_jobs_by_name(app: App, producer: App) -> None:
-    crowd = Crowd()
+    counter = RunCounter()
     app.queue("mails", limits=[Limit(max_running=1)])
 
     @app.task(name="send")
     async def send() -> None:
-        await crowd.join()
+        await counter.join()
 
     remote = producer.remote("send", queue="mails")
     await producer.enqueue_many([remote.call() for _ in range(10)])
     await app.worker(queues=["mails"]).run(burst=True)
-    assert (crowd.count, crowd.most) == (10, 1)
+    assert (counter.count, counter.most) == (10, 1)
 
 
 async def test_a_handed_back_job_has_no_trace_of_it(app: App, producer: App) -> None:

@@ -19,7 +19,7 @@ FAILURES = 20
 SLOTS = 2
 
 
-class Parcel(msgspec.Struct, weakref=True):
+class Argument(msgspec.Struct, weakref=True):
     fails: bool = True
 
 
@@ -30,34 +30,34 @@ def no_collection() -> Iterator[None]:
     gc.enable()
 
 
-class Seen:
+class SeenArguments:
     """Knows what handlers were given, and whether it is still in memory."""
 
     def __init__(self) -> None:
-        self._parcels: list[ref[Parcel]] = []
+        self._arguments: list[ref[Argument]] = []
 
-    def fail(self, parcel: Parcel) -> None:
-        self._parcels.append(ref(parcel))
+    def fail(self, argument: Argument) -> None:
+        self._arguments.append(ref(argument))
         raise ValueError("as planned")
 
     def are_freed(self) -> bool:
-        alive = [parcel for parcel in self._parcels if parcel() is not None]
-        return len(self._parcels) == FAILURES and len(alive) <= SLOTS
+        alive = [argument for argument in self._arguments if argument() is not None]
+        return len(self._arguments) == FAILURES and len(alive) <= SLOTS
 
 
 @pytest.mark.parametrize("middleware", [False, True])
 @pytest.mark.parametrize("kind", ["loop", "thread"])
 async def test_the_arguments_of_a_failed_job_are_freed(kind: str, middleware: bool) -> None:
-    app, seen = App("memory://", retry=RetryPolicy.none()), Seen()
+    app, seen = App("memory://", retry=RetryPolicy.none()), SeenArguments()
 
     @app.task(name="loop")
-    async def on_loop(parcel: Parcel) -> None:
+    async def on_loop(argument: Argument) -> None:
         await asyncio.sleep(0)
-        seen.fail(parcel)
+        seen.fail(argument)
 
     @app.task(name="thread")
-    def in_thread(parcel: Parcel) -> None:
-        seen.fail(parcel)
+    def in_thread(argument: Argument) -> None:
+        seen.fail(argument)
 
     async def wrap(run: Run, call_next: CallNext) -> object:
         await asyncio.sleep(0)
@@ -67,19 +67,19 @@ async def test_the_arguments_of_a_failed_job_are_freed(kind: str, middleware: bo
         app.use(wrap)
     task = on_loop if kind == "loop" else in_thread
     async with app, app.worker(concurrency=SLOTS):
-        await app.enqueue_many([task.call(Parcel()) for _ in range(FAILURES)])
+        await app.enqueue_many([task.call(Argument()) for _ in range(FAILURES)])
         await wait_until(seen.are_freed)
 
 
 async def test_events_that_a_fan_out_handles_again_are_freed() -> None:
-    app, seen = App("memory://"), Seen()
-    topic = app.topic("parcels", Parcel)
+    app, seen = App("memory://"), SeenArguments()
+    topic = app.topic("argument", Argument)
 
     @topic.subscribe(fan_out=True, retry=RetryPolicy.fixed(1, 0.01))
-    async def handle(event: Event[Parcel]) -> None:
+    async def handle(event: Event[Argument]) -> None:
         seen.fail(event.payload)
 
     async with app, app.worker(concurrency=SLOTS):
         for _ in range(FAILURES // 2):
-            await topic.publish(Parcel())
+            await topic.publish(Argument())
         await wait_until(seen.are_freed)

@@ -23,7 +23,7 @@ from tests.support.waiting import wait_until
 SOURCE = Stream("queue", "work")
 
 
-class Desk:
+class SettlerHarness:
     """A settler on a memory store whose settles can be watched, held up and made to fail."""
 
     def __init__(self) -> None:
@@ -72,167 +72,175 @@ class Desk:
 
 
 @pytest.fixture
-async def desk() -> Desk:
-    return Desk()
+async def harness() -> SettlerHarness:
+    return SettlerHarness()
 
 
-async def test_a_lone_outcome_is_written_at_once(desk: Desk) -> None:
-    desk.settler.start()
-    (claim,) = await desk.finish()
-    assert await desk.in_flight.flushed(10)
-    assert desk.written == [(claim, Verdict.KEPT, False)]
-    await desk.settler.stop()
+async def test_a_lone_outcome_is_written_at_once(harness: SettlerHarness) -> None:
+    harness.settler.start()
+    (claim,) = await harness.finish()
+    assert await harness.in_flight.flushed(10)
+    assert harness.written == [(claim, Verdict.KEPT, False)]
+    await harness.settler.stop()
 
 
-async def test_what_gathers_during_a_write_goes_together_in_the_next(desk: Desk) -> None:
-    desk.settler.start()
-    desk.gate.clear()
-    await desk.finish(1)
-    await wait_until(lambda: desk.sizes == [1])
+async def test_what_gathers_during_a_write_goes_together_in_the_next(harness: SettlerHarness) -> None:
+    harness.settler.start()
+    harness.gate.clear()
+    await harness.finish(1)
+    await wait_until(lambda: harness.sizes == [1])
     for _ in range(10):
-        await desk.finish(2)
-    desk.gate.set()
-    assert await desk.in_flight.flushed(10)
-    assert desk.sizes == [1, 20]
-    await desk.settler.stop()
+        await harness.finish(2)
+    harness.gate.set()
+    assert await harness.in_flight.flushed(10)
+    assert harness.sizes == [1, 20]
+    await harness.settler.stop()
 
 
-async def test_a_flood_is_written_in_bounded_batches(desk: Desk) -> None:
-    await desk.finish(2 * BATCH + 1)
-    assert len(desk.in_flight.unwritten) == 2 * BATCH + 1
-    desk.settler.start()
-    assert await desk.in_flight.flushed(10)
-    assert desk.sizes == [BATCH, BATCH, 1]
-    assert len(desk.in_flight.unwritten) == 0
-    await desk.settler.stop()
+async def test_a_flood_is_written_in_bounded_batches(harness: SettlerHarness) -> None:
+    await harness.finish(2 * BATCH + 1)
+    assert len(harness.in_flight.unwritten) == 2 * BATCH + 1
+    harness.settler.start()
+    assert await harness.in_flight.flushed(10)
+    assert harness.sizes == [BATCH, BATCH, 1]
+    assert len(harness.in_flight.unwritten) == 0
+    await harness.settler.stop()
 
 
-async def test_flushing_says_when_it_took_too_long(desk: Desk) -> None:
-    desk.settler.start()
-    desk.gate.clear()
-    await desk.finish()
-    assert not await desk.in_flight.flushed(0.01)
-    desk.gate.set()
-    assert await desk.in_flight.flushed(10)
-    await desk.settler.stop()
+async def test_flushing_says_when_it_took_too_long(harness: SettlerHarness) -> None:
+    harness.settler.start()
+    harness.gate.clear()
+    await harness.finish()
+    assert not await harness.in_flight.flushed(0.01)
+    harness.gate.set()
+    assert await harness.in_flight.flushed(10)
+    await harness.settler.stop()
 
 
-async def test_the_verdict_of_the_store_is_passed_on(desk: Desk) -> None:
-    (claim,) = await desk.claims(1)
-    desk.in_flight.write([FinishedRun(claim, DONE), FinishedRun(claim, DONE)])
-    desk.settler.start()
-    assert await desk.in_flight.flushed(10)
-    assert [verdict for _, verdict, _ in desk.written] == [Verdict.KEPT, Verdict.GONE]
-    await desk.settler.stop()
+async def test_the_verdict_of_the_store_is_passed_on(harness: SettlerHarness) -> None:
+    (claim,) = await harness.claims(1)
+    harness.in_flight.write([FinishedRun(claim, DONE), FinishedRun(claim, DONE)])
+    harness.settler.start()
+    assert await harness.in_flight.flushed(10)
+    assert [verdict for _, verdict, _ in harness.written] == [Verdict.KEPT, Verdict.GONE]
+    await harness.settler.stop()
 
 
-async def test_a_store_that_was_away_gets_everything_when_it_is_back(desk: Desk) -> None:
-    desk.away = True
-    desk.settler.start()
-    claims = await desk.finish(3)
-    await wait_until(lambda: desk.heard)
-    assert desk.written == []
-    desk.away = False
-    claims += await desk.finish(2)
-    assert await desk.in_flight.flushed(10)
-    assert [claim for claim, _, _ in desk.written] == claims
-    assert {verdict for _, verdict, _ in desk.written} == {Verdict.KEPT}
-    assert isinstance(desk.heard[0], signals.BackendError)
-    await desk.settler.stop()
+async def test_a_store_that_was_away_gets_everything_when_it_is_back(harness: SettlerHarness) -> None:
+    harness.away = True
+    harness.settler.start()
+    claims = await harness.finish(3)
+    await wait_until(lambda: harness.heard)
+    assert harness.written == []
+    harness.away = False
+    claims += await harness.finish(2)
+    assert await harness.in_flight.flushed(10)
+    assert [claim for claim, _, _ in harness.written] == claims
+    assert {verdict for _, verdict, _ in harness.written} == {Verdict.KEPT}
+    assert isinstance(harness.heard[0], signals.BackendError)
+    await harness.settler.stop()
 
 
-async def test_after_a_lost_answer_the_verdicts_are_doubtful_and_then_no_more(desk: Desk) -> None:
-    desk.lose_answers = 1
-    desk.settler.start()
-    await desk.finish(2)
-    assert await desk.in_flight.flushed(10)
-    assert [(verdict, doubtful) for _, verdict, doubtful in desk.written] == [(Verdict.GONE, True)] * 2
-    desk.written.clear()
-    await desk.finish(1)
-    assert await desk.in_flight.flushed(10)
-    assert [(verdict, doubtful) for _, verdict, doubtful in desk.written] == [(Verdict.KEPT, False)]
-    await desk.settler.stop()
+async def test_after_a_lost_answer_the_verdicts_are_doubtful_and_then_no_more(
+    harness: SettlerHarness,
+) -> None:
+    harness.lose_answers = 1
+    harness.settler.start()
+    await harness.finish(2)
+    assert await harness.in_flight.flushed(10)
+    assert [(verdict, doubtful) for _, verdict, doubtful in harness.written] == [(Verdict.GONE, True)] * 2
+    harness.written.clear()
+    await harness.finish(1)
+    assert await harness.in_flight.flushed(10)
+    assert [(verdict, doubtful) for _, verdict, doubtful in harness.written] == [(Verdict.KEPT, False)]
+    await harness.settler.stop()
 
 
-async def test_one_that_cannot_be_written_is_given_up_and_the_others_are_written(desk: Desk) -> None:
-    claims = await desk.finish(5)
-    desk.poison = {claims[2]}
-    desk.settler.start()
-    assert await desk.in_flight.flushed(10)
-    verdicts = {claim: verdict for claim, verdict, _ in desk.written}
+async def test_one_that_cannot_be_written_is_given_up_and_the_others_are_written(
+    harness: SettlerHarness,
+) -> None:
+    claims = await harness.finish(5)
+    harness.poison = {claims[2]}
+    harness.settler.start()
+    assert await harness.in_flight.flushed(10)
+    verdicts = {claim: verdict for claim, verdict, _ in harness.written}
     assert list(verdicts) == claims
     assert verdicts.pop(claims[2]) is Verdict.LOST
     assert set(verdicts.values()) == {Verdict.KEPT}
-    record = await desk.backend.get(SOURCE, claims[2].id)
+    record = await harness.backend.get(SOURCE, claims[2].id)
     assert record is not None
     assert record.status is JobStatus.RUNNING
-    (error,) = [signal for signal in desk.heard if isinstance(signal, signals.BackendError)]
+    (error,) = [signal for signal in harness.heard if isinstance(signal, signals.BackendError)]
     assert "this cannot be written" in error.error
-    await desk.settler.stop()
+    await harness.settler.stop()
 
 
-async def test_a_store_that_refuses_everything_for_a_while_gets_everything_in_the_end(desk: Desk) -> None:
-    claims = await desk.finish(3)
-    desk.refusing = set(claims)
-    desk.settler.start()
-    await wait_until(lambda: len(desk.sizes) > 6)
-    assert desk.written == []
-    desk.refusing = set()
-    assert await desk.in_flight.flushed(10)
-    assert {(claim, verdict) for claim, verdict, _ in desk.written} == {
+async def test_a_store_that_refuses_everything_for_a_while_gets_everything_in_the_end(
+    harness: SettlerHarness,
+) -> None:
+    claims = await harness.finish(3)
+    harness.refusing = set(claims)
+    harness.settler.start()
+    await wait_until(lambda: len(harness.sizes) > 6)
+    assert harness.written == []
+    harness.refusing = set()
+    assert await harness.in_flight.flushed(10)
+    assert {(claim, verdict) for claim, verdict, _ in harness.written} == {
         (claim, Verdict.KEPT) for claim in claims
     }
-    await desk.settler.stop()
+    await harness.settler.stop()
 
 
-async def test_one_that_is_refused_in_every_way_is_given_up_as_soon_as_another_is_written(desk: Desk) -> None:
-    claims = await desk.finish(3)
-    desk.refusing = {claims[0]}
-    desk.settler.start()
-    assert await desk.in_flight.flushed(10)
-    verdicts = {claim: verdict for claim, verdict, _ in desk.written}
+async def test_one_that_is_refused_in_every_way_is_given_up_as_soon_as_another_is_written(
+    harness: SettlerHarness,
+) -> None:
+    claims = await harness.finish(3)
+    harness.refusing = {claims[0]}
+    harness.settler.start()
+    assert await harness.in_flight.flushed(10)
+    verdicts = {claim: verdict for claim, verdict, _ in harness.written}
     assert verdicts == {claims[0]: Verdict.LOST, claims[1]: Verdict.KEPT, claims[2]: Verdict.KEPT}
-    await desk.settler.stop()
+    await harness.settler.stop()
 
 
 async def test_a_store_that_goes_away_between_single_writes_loses_none(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SettlerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    claims = await desk.finish(4)
-    desk.poison = {claims[0]}
+    claims = await harness.finish(4)
+    harness.poison = {claims[0]}
 
     def go_away(signal: signals.Signal) -> None:
-        desk.away = False
+        harness.away = False
 
-    desk.emitter.on(signals.BackendError, go_away)
-    settled = desk.signals.settled
+    harness.emitter.on(signals.BackendError, go_away)
+    settled = harness.signals.settled
 
     def away_after_the_first(finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         settled(finished, verdict, doubtful)
-        desk.away = len(desk.written) == 2
+        harness.away = len(harness.written) == 2
 
-    monkeypatch.setattr(desk.signals, "settled", away_after_the_first)
-    desk.settler.start()
-    assert await desk.in_flight.flushed(10)
-    assert [claim for claim, _, _ in desk.written] == claims
-    await desk.settler.stop()
+    monkeypatch.setattr(harness.signals, "settled", away_after_the_first)
+    harness.settler.start()
+    assert await harness.in_flight.flushed(10)
+    assert [claim for claim, _, _ in harness.written] == claims
+    await harness.settler.stop()
 
 
 async def test_an_announcement_may_fail_without_losing_an_outcome(
-    desk: Desk, monkeypatch: pytest.MonkeyPatch
+    harness: SettlerHarness, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    settled = desk.signals.settled
+    settled = harness.signals.settled
 
     def fail_once(finished: FinishedRun, verdict: Verdict, doubtful: bool) -> None:
         settled(finished, verdict, doubtful)
-        if len(desk.written) == 1:
+        if len(harness.written) == 1:
             raise ValueError("a bug")
 
-    monkeypatch.setattr(desk.signals, "settled", fail_once)
-    desk.settler.start()
-    (first,) = await desk.finish(1)
-    await wait_until(lambda: desk.heard)
-    (second,) = await desk.finish(1)
-    assert await desk.in_flight.flushed(10)
-    assert [claim for claim, _, _ in desk.written] == [first, second]
-    await desk.settler.stop()
+    monkeypatch.setattr(harness.signals, "settled", fail_once)
+    harness.settler.start()
+    (first,) = await harness.finish(1)
+    await wait_until(lambda: harness.heard)
+    (second,) = await harness.finish(1)
+    assert await harness.in_flight.flushed(10)
+    assert [claim for claim, _, _ in harness.written] == [first, second]
+    await harness.settler.stop()

@@ -24,7 +24,7 @@ from tests.support.waiting import wait_until
 from tests.unit.engine.bench import LEASE, SOURCE, Bench
 
 
-class Desk:
+class DutyHarness:
     def __init__(self, bench: Bench) -> None:
         self._promote, self._reclaim = bench.store.watch("promote"), bench.store.watch("reclaim")
         self.promotion = Promotion(bench.backend, bench.served, emitter=bench.emitter)
@@ -67,8 +67,8 @@ def about(seconds: float) -> object:
 
 
 @pytest.fixture
-async def desk(bench: Bench) -> Desk:
-    return Desk(bench)
+async def harness(bench: Bench) -> DutyHarness:
+    return DutyHarness(bench)
 
 
 async def queued(bench: Bench) -> int:
@@ -78,69 +78,73 @@ async def queued(bench: Bench) -> int:
 # --- promotion ----------------------------------------------------------------------------------------------
 
 
-async def test_with_nothing_scheduled_promotion_sleeps_for_its_fallback(desk: Desk) -> None:
-    async with running(desk.promotion):
-        assert await pause_after(desk.promotions) == about(PROMOTE_FALLBACK)
+async def test_with_nothing_scheduled_promotion_sleeps_for_its_fallback(harness: DutyHarness) -> None:
+    async with running(harness.promotion):
+        assert await pause_after(harness.promotions) == about(PROMOTE_FALLBACK)
 
 
-async def test_promotion_sleeps_until_the_next_is_due(bench: Bench, desk: Desk) -> None:
+async def test_promotion_sleeps_until_the_next_is_due(bench: Bench, harness: DutyHarness) -> None:
     await bench.append(delay=2)
-    async with running(desk.promotion):
-        await wait_until(desk.promotions)
+    async with running(harness.promotion):
+        await wait_until(harness.promotions)
         bench.clock.advance(2)
-        assert await pause_after(desk.promotions) == about(2)
+        assert await pause_after(harness.promotions) == about(2)
         await wait_until(lambda: queued(bench))
 
 
-async def test_what_is_due_much_later_is_looked_at_after_the_fallback(bench: Bench, desk: Desk) -> None:
+async def test_what_is_due_much_later_is_looked_at_after_the_fallback(
+    bench: Bench, harness: DutyHarness
+) -> None:
     await bench.append(delay=3600)
-    async with running(desk.promotion):
-        assert await pause_after(desk.promotions) == about(PROMOTE_FALLBACK)
+    async with running(harness.promotion):
+        assert await pause_after(harness.promotions) == about(PROMOTE_FALLBACK)
 
 
-async def test_a_full_batch_is_followed_by_the_next_at_once(bench: Bench, desk: Desk) -> None:
+async def test_a_full_batch_is_followed_by_the_next_at_once(bench: Bench, harness: DutyHarness) -> None:
     await bench.append(count=PROMOTE_BATCH + 1, delay=1)
     bench.clock.advance(1)
-    async with running(desk.promotion):
-        assert await pause_after(desk.promotions, 2) == about(PROMOTE_FALLBACK)
+    async with running(harness.promotion):
+        assert await pause_after(harness.promotions, 2) == about(PROMOTE_FALLBACK)
     assert await queued(bench) == PROMOTE_BATCH + 1
 
 
-async def test_something_due_sooner_ends_the_sleep(bench: Bench, desk: Desk) -> None:
-    async with running(desk.promotion):
-        await wait_until(lambda: desk.promotions() == 1)
+async def test_something_due_sooner_ends_the_sleep(bench: Bench, harness: DutyHarness) -> None:
+    async with running(harness.promotion):
+        await wait_until(lambda: harness.promotions() == 1)
         await bench.append(delay=1)
         bench.clock.advance(1)
-        desk.promotion.something_is_due()
-        await wait_until(lambda: desk.promotions() == 2)
+        harness.promotion.something_is_due()
+        await wait_until(lambda: harness.promotions() == 2)
     assert await queued(bench) == 1
 
 
 # --- reclaim ------------------------------------------------------------------------------------------------
 
 
-async def test_a_lost_job_is_recovered_and_announced(bench: Bench, desk: Desk) -> None:
+async def test_a_lost_job_is_recovered_and_announced(bench: Bench, harness: DutyHarness) -> None:
     (claim,) = await bench.claims()
     bench.clock.advance(LEASE + 1)
-    async with running(desk.recovery):
-        assert await pause_after(desk.recoveries) == pytest.approx(LEASE / 5, rel=0.1)
+    async with running(harness.recovery):
+        assert await pause_after(harness.recoveries) == pytest.approx(LEASE / 5, rel=0.1)
     assert bench.heard == [signals.JobRecovered(claim.id, "task", "work", crashes=1, worker="worker")]
 
 
-async def test_many_are_recovered_in_steps_until_the_scan_has_come_round(bench: Bench, desk: Desk) -> None:
+async def test_many_are_recovered_in_steps_until_the_scan_has_come_round(
+    bench: Bench, harness: DutyHarness
+) -> None:
     await bench.claims(count=RECLAIM_BATCH + 1)
     bench.clock.advance(LEASE + 1)
-    async with running(desk.recovery):
-        assert await pause_after(desk.recoveries, 2) == pytest.approx(LEASE / 5, rel=0.1)
+    async with running(harness.recovery):
+        assert await pause_after(harness.recoveries, 2) == pytest.approx(LEASE / 5, rel=0.1)
     assert len(bench.heard) == RECLAIM_BATCH + 1
 
 
-async def test_the_third_crash_is_announced_as_a_death(bench: Bench, desk: Desk) -> None:
+async def test_the_third_crash_is_announced_as_a_death(bench: Bench, harness: DutyHarness) -> None:
     await bench.append()
     for _ in range(3):
         await bench.backend.claim([SOURCE], consumer="worker", limit=1, suspects=1, wait=0)
         bench.clock.advance(LEASE + 1)
-        await desk.check_leases()
+        await harness.check_leases()
     died = bench.heard[-1]
     assert isinstance(died, signals.JobDied)
     assert (died.reason, died.attempt) == ("crashed", 3)
@@ -154,14 +158,14 @@ async def test_the_third_crash_is_announced_as_a_death(bench: Bench, desk: Desk)
 class Outage:
     """The store as recovery finds it, and a clock for the time between."""
 
-    def __init__(self, bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    def __init__(self, bench: Bench, harness: DutyHarness, monkeypatch: pytest.MonkeyPatch) -> None:
         self.away = False
         self.told: list[bool] = []  # of each call that got through: whether it came after an outage
         self._now_us = 0
-        self._desk = desk
+        self._desk = harness
         self._reclaim = bench.store.reclaim
-        self._pulse = desk.pulse
-        for clocked in (desk.recovery, desk.pulse):
+        self._pulse = harness.pulse
+        for clocked in (harness.recovery, harness.pulse):
             monkeypatch.setattr(clocked, "_elapsed_us", lambda: self._now_us)
         bench.store.intercept("reclaim", self._watched)
 
@@ -182,8 +186,8 @@ class Outage:
 
 
 @pytest.fixture
-async def outage(bench: Bench, desk: Desk, monkeypatch: pytest.MonkeyPatch) -> Outage:
-    return Outage(bench, desk, monkeypatch)
+async def outage(bench: Bench, harness: DutyHarness, monkeypatch: pytest.MonkeyPatch) -> Outage:
+    return Outage(bench, harness, monkeypatch)
 
 
 async def test_after_half_a_lease_of_refusals_the_store_is_told_of_an_outage_once(outage: Outage) -> None:
@@ -239,12 +243,12 @@ async def test_a_worker_that_has_just_begun_knows_of_no_outage(outage: Outage) -
     assert outage.told == [False]
 
 
-async def test_the_step_of_a_clock_is_announced(bench: Bench, desk: Desk) -> None:
-    await desk.check_leases()
+async def test_the_step_of_a_clock_is_announced(bench: Bench, harness: DutyHarness) -> None:
+    await harness.check_leases()
     bench.clock.step(3600)
-    await desk.check_leases()
+    await harness.check_leases()
     bench.clock.step(-3600)
-    await desk.check_leases()
+    await harness.check_leases()
     forward, back = bench.heard
     assert isinstance(forward, signals.ClockStepped)
     assert forward.seconds == pytest.approx(3600, abs=1)
@@ -255,28 +259,28 @@ async def test_the_step_of_a_clock_is_announced(bench: Bench, desk: Desk) -> Non
 # --- the rest -----------------------------------------------------------------------------------------------
 
 
-async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, desk: Desk) -> None:
+async def test_a_worker_announces_itself_and_hears_what_is_paused(bench: Bench, harness: DutyHarness) -> None:
     bench.in_flight.take(buffered := await bench.claims())
-    desk.slots.put(buffered)
+    harness.slots.put(buffered)
     await bench.backend.pause(SOURCE, paused=True)
     await bench.backend.declare_stream(SOURCE, microseconds(LEASE / 2))
     beats = bench.store.watch("heartbeat")
-    async with running(desk.heartbeat):
+    async with running(harness.heartbeat):
         assert await pause_after(lambda: len(beats.made)) < 3
     [worker] = await bench.backend.workers()
     assert (worker.consumer, worker.queues, worker.concurrency) == ("worker", ("work",), 1)
-    assert not desk.slots.ready
+    assert not harness.slots.ready
     assert [each.claim for each in bench.in_flight.unwritten] == buffered
     assert bench.leases.shortest == LEASE / 2
 
 
-async def test_after_another_lease_reclaim_goes_by_that(bench: Bench, desk: Desk) -> None:
+async def test_after_another_lease_reclaim_goes_by_that(bench: Bench, harness: DutyHarness) -> None:
     bench.leases.changed({SOURCE: microseconds(LEASE / 10)})
-    async with running(desk.recovery):
-        assert await pause_after(desk.recoveries) <= LEASE / 10 / 5 * 1.5
+    async with running(harness.recovery):
+        assert await pause_after(harness.recoveries) <= LEASE / 10 / 5 * 1.5
 
 
-async def test_pruning_goes_on_while_there_is_much_to_prune(bench: Bench, desk: Desk) -> None:
+async def test_pruning_goes_on_while_there_is_much_to_prune(bench: Bench, harness: DutyHarness) -> None:
     answers, asked = [1000, 5], 0
 
     async def prune(*, limit: int) -> int:
@@ -285,5 +289,5 @@ async def test_pruning_goes_on_while_there_is_much_to_prune(bench: Bench, desk: 
         return answers.pop(0) if answers else 0
 
     bench.store.intercept("prune", prune)
-    async with running(desk.pruning):
+    async with running(harness.pruning):
         assert await pause_after(lambda: asked, 2) > 1

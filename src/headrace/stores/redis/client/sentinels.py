@@ -63,7 +63,7 @@ class SentinelClient:
             raise error_of(reply, self._name_of(place))
         if not reply:
             raise CommandRefused(
-                f"{self._name_of(place)} knows no {self._master!r}: mend its name in the URL"
+                f"{self._name_of(place)} knows no {self._master!r}: correct its name in the URL"
             )
         self._prefer(place)
         host, port = reply

@@ -51,7 +51,7 @@ def version_finding(server: str, version: str) -> Finding:
         return warn(
             "server",
             f"{server} {version} is known for {known}",
-            "install the latest release of its branch, unless your distribution has mended its own package",
+            "install the latest release of its branch, unless your distribution has fixed its own package",
         )
     return ok("server", f"{server} {version}")
 

@@ -100,10 +100,10 @@ FAULTS: dict[str, ServerFault] = {
     # --- wrong password or missing rights ---
     "NOAUTH": ServerFault(Course.FATAL, "wants a password", "put it into the URL: redis://:password@host"),
     "WRONGPASS": ServerFault(
-        Course.FATAL, "refuses the user's name or password", "mend redis://user:password@host in the URL"
+        Course.FATAL, "refuses the user's name or password", "correct redis://user:password@host in the URL"
     ),
     "ERR invalid password": ServerFault(
-        Course.FATAL, "refuses the password", "mend redis://:password@host in the URL"
+        Course.FATAL, "refuses the password", "correct redis://:password@host in the URL"
     ),
     "ERR AUTH": ServerFault(Course.FATAL, "has no password set", "take the password out of the URL"),
     "NOPERM": ServerFault(

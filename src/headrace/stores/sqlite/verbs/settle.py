@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.constraints import Constraints
 from headrace.core.messages.job_log import encode_log
 from headrace.core.messages.outcome import Settlement, Verdict
+from headrace.core.messages.outgoing import Outgoing, encode_outgoing
 from headrace.stores.sql.change_set import ChangedMessage, ChangeSet
 from headrace.stores.sql.limits.budgets import stored_constraints
 from headrace.stores.sql.settling import (
@@ -20,9 +21,8 @@ from headrace.stores.sql.settling import (
 )
 from headrace.stores.sqlite.limits.lines import numbers_of
 from headrace.stores.sqlite.rows.history import write_history
-from headrace.stores.sqlite.rows.outgoing import write_outgoing
 from headrace.stores.sqlite.rows.written_changes import write_changes
-from headrace.stores.sqlite.statements import limit_statements, message_statements
+from headrace.stores.sqlite.statements import limit_statements, message_statements, outbox_statements
 from headrace.stores.sqlite.statements.bulk_binding import BulkBinding, listed, unlisted
 from headrace.stores.sqlite.threads.transaction import Transaction
 
@@ -34,7 +34,7 @@ def settle(transaction: Transaction, settlements: Sequence[Settlement]) -> list[
     note_known(changes, [(held.get(token_of(each.claim).seq), each.claim) for each in settlements])
     verdicts = [decide(changes, held.get(token_of(each.claim).seq), each) for each in settlements]
     write_changes(transaction, changes)
-    write_outgoing(transaction, forwards_of(settlements, verdicts))
+    _write_outgoing(transaction, forwards_of(settlements, verdicts))
     write_history(transaction, records_of(settlements, verdicts))
     return verdicts
 
@@ -48,6 +48,14 @@ def _number_constraints(
         changes.numbers[stream, constraints] = number
         changes.lines.ended.add(number)  # they go again when no message gets them
         transaction.connection.change(limit_statements.NOTE_LINES, (stream,))
+
+
+def _write_outgoing(transaction: Transaction, forwards: Iterable[tuple[int, tuple[Outgoing, ...]]]) -> None:
+    """Write outgoing messages, each with the number of the stream whose outbox takes them."""
+    for stream, outgoing in forwards:
+        for each in outgoing:
+            row = (stream, transaction.now_us, encode_outgoing(each))
+            transaction.connection.change(outbox_statements.ADD, row)
 
 
 def report(transaction: Transaction, reports: Sequence[Report]) -> None:
