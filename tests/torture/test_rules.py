@@ -123,6 +123,10 @@ GOOD: dict[str, Story] = {
     .fault(1.5, 4.0, name="loop-blocked-2-leases")
     .ran(2.0, 2.1, "failed")
     .ran(4.5, 4.6, process="worker-2", attempt=3),
+    "timed out twice before its handler began, on a busy machine": Story()
+    .sent(1.0, attempts=4)
+    .ran(4.0, 4.1, "failed", attempt=2, deadline=4.8)
+    .ran(7.0, 7.1, attempt=4, deadline=7.8),
     "interrupted by its timeout, and is dead": Story()
     .sent(1.0, attempts=1, fails=1)
     .fault(1.9, 4.0, "worker-1", name="worker-terminated", gentle=True)
@@ -261,6 +265,8 @@ BROKEN: list[tuple[str, Story]] = [
         .ran(4.0, 5.0, process="worker-2", attempt=2),
     ),
     ("attempts_count_up", Story().sent(1.0).ran(2.0, 3.0, attempt=2)),
+    ("attempts_count_up", Story().sent(1.0, attempts=4).ran(1.5, 1.6, attempt=2, deadline=2.3)),
+    ("attempts_count_up", Story().sent(1.0, attempts=4).ran(2.0, 2.1, attempt=3, deadline=2.8)),
     (
         "attempts_count_up",
         Story().sent(1.0, attempts=2).ran(2.0, 2.8, "interrupted", deadline=2.8).ran(4.0, 5.0),
