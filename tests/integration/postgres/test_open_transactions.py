@@ -14,6 +14,7 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream, UniqueKey, group_stream
 from headrace.core.messages.outcome import Done, Settlement, Verdict
 from headrace.core.records.answers import Answer
+from headrace.core.records.record import JobStatus
 from headrace.core.topics.topic import BEGINNING
 from headrace.stores.postgres.address import PostgresAddress
 from headrace.stores.postgres.session.connection import PostgresConnection
@@ -123,6 +124,22 @@ async def test_enqueues_that_wait_for_open_transactions_leave_connections_for_ot
             assert await store.settle([Settlement(claim, Done())]) == [Verdict.KEPT]
             assert not any([task.done() for task in waiting])
         assert await asyncio.gather(*waiting) == [[Answer("first", "duplicate")]] * len(queues)
+
+
+async def test_callers_that_wait_for_a_job_in_an_open_transaction_leave_connections_for_other_steps(
+    server: PostgresServer,
+) -> None:
+    namespace = new_id()
+    async with opened(server.url, namespace) as store:
+        await store.append(batch("locked", "other"))
+        async with open_transaction(server, namespace) as transaction:
+            await transaction.rows("SELECT FROM headrace.messages WHERE id = 'locked' FOR UPDATE")
+            waiting = [asyncio.create_task(store.wait_for_end(QUEUE, "locked", 60)) for _ in range(2 * MOST)]
+            await wait_until(lambda: value_of(server, WAITS), timeout=60)
+            assert await claimed(store) == ["other"]
+        await store.cancel(QUEUE, "locked", ttl_us=60_000_000)
+        ended = await asyncio.gather(*waiting)
+        assert {record.status for record in ended if record is not None} == {JobStatus.CANCELLED}
 
 
 @pytest.mark.parametrize("stream", [QUEUE, TOPIC], ids=str)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Sequence
+from typing import Any
 
 import psycopg
 import pytest
@@ -13,7 +13,7 @@ import pytest
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, UniqueKey
 from headrace.core.records.control import ControlMessage, DueNotice
-from headrace.stores.postgres.session.connection import Row
+from headrace.stores.postgres.session import listener
 from headrace.testing.waiting import wait_until
 from tests.integration.support.postgres_steps import (
     QUEUE,
@@ -36,10 +36,10 @@ async def test_an_idle_claim_sends_few_statements(
         used = store._use()
         call = used._call
 
-        async def counted(sql: str, values: Sequence[object], may_wait: bool) -> list[Row]:
+        async def counted(*values: Any) -> list[tuple[object, ...]]:
             nonlocal calls
             calls += 1
-            return await call(sql, values, may_wait)
+            return await call(*values)
 
         monkeypatch.setattr(used, "_call", counted)
         assert await claimed(store, wait=1.5) == []
@@ -58,6 +58,14 @@ async def test_a_message_is_announced_when_the_one_before_it_may_be_promoted_in_
         await store.append(Batch(QUEUE, "p", 2, [later]))
         await wait_until(lambda: heard == [DueNotice(QUEUE)] * 2)
         stop()
+
+
+async def test_a_busy_server_is_not_taken_for_a_pooler(
+    server: PostgresServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(listener, "PROBE_TIMEOUT", 0.0)
+    async with opened(server.url) as store:
+        assert not store._use().pool.pooled
 
 
 async def test_behind_a_pooler_in_transaction_mode_a_store_polls(

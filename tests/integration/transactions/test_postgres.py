@@ -95,6 +95,9 @@ async def test_psycopg_without_an_event_loop(app: App, server: PostgresServer) -
             connection.execute(INSERT)
             app.sync.enqueue(call(app, 1), transaction=connection)
             app.sync.enqueue_many([call(app, 2), call(app, 3)], transaction=connection)
+            with suppress(LookupError), connection.transaction():
+                app.sync.enqueue(call(app, 5), transaction=connection)
+                raise LookupError
             connection.commit()
             connection.execute(INSERT)
             app.sync.enqueue(call(app, 4), transaction=connection)
@@ -109,6 +112,10 @@ async def test_asyncpg(app: App, server: PostgresServer) -> None:
         async with connection.transaction():
             await connection.execute(INSERT)
             await app.enqueue(call(app, 1), transaction=connection)
+            with suppress(LookupError):
+                async with connection.transaction():
+                    await app.enqueue(call(app, 4), transaction=connection)
+                    raise LookupError
             await app.tasks["charge"].with_(transaction=connection, delay=0.001).enqueue(2)
         with suppress(LookupError):
             async with connection.transaction():
@@ -139,6 +146,9 @@ async def test_sqlalchemy_without_an_event_loop(app: App, server: PostgresServer
         engine = create_engine(server.url.replace("postgresql://", "postgresql+psycopg://"))
         with engine.begin() as connection:
             app.sync.enqueue(call(app, 1), transaction=connection)
+            savepoint = connection.begin_nested()
+            app.sync.enqueue(call(app, 4), transaction=connection)
+            savepoint.rollback()
         with Session(engine) as session:
             session.execute(text(INSERT))
             app.sync.enqueue(call(app, 2), transaction=session)

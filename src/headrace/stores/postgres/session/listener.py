@@ -26,6 +26,9 @@ logger = logging.getLogger("headrace")
 #: Seconds until a notification to itself must arrive. If it does not, a pooler is in between.
 PROBE_TIMEOUT: Final = 2.0
 
+#: The same, where the login was answered by the server itself: it may only be busy.
+DIRECT_PROBE_TIMEOUT: Final = 15.0
+
 #: Seconds after which a quiet connection is tried.
 QUIET: Final = 20.0
 
@@ -104,7 +107,7 @@ class NotificationListener:
         probe = notifications.text_of(Notification(self._sender, probe=new_id()))
         async with self._pool.connection() as other:
             await other.rows("SELECT pg_notify($1, $2)", (self._channel, probe))
-        until = monotonic() + PROBE_TIMEOUT
+        until = monotonic() + (PROBE_TIMEOUT if connection.pooled else DIRECT_PROBE_TIMEOUT)
         while (left := until - monotonic()) > 0:
             async for notify in connection.raw.notifies(timeout=left, stop_after=1):
                 if notify.payload == probe:

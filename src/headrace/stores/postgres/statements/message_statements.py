@@ -385,9 +385,11 @@ WHERE message.stream + 0 = $1 AND message.id = dead.id
 """
 
 # A caller waits for the end of the message. namespace, kind, name, id → whether it is queued. A crash of the
-# server may undo this: the caller looks again after a while.
+# server may undo this: the caller looks again after a while. Many callers may wait for a message that a
+# transaction of a user replaces: they wait without a connection, and run this again.
 AWAIT = """
-UPDATE headrace.messages SET awaited = true FROM headrace.set_durability('off')
+UPDATE headrace.messages SET awaited = true
+FROM headrace.set_durability('off'), set_config('lock_timeout', '100', true)
 WHERE stream + 0 = (SELECT stream FROM headrace.streams WHERE namespace = $1 AND kind = $2 AND name = $3)
     AND id = $4 AND place + 0 < 10 AND NOT awaited
 RETURNING place < 7

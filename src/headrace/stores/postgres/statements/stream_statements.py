@@ -18,8 +18,8 @@ OPEN = "SELECT headrace.open_stream($1, $2, $3, $4)"
 # namespace, kind, name
 OPEN_DRAINING = "SELECT headrace.open_draining($1, $2, $3)"
 
-# Waits for steps that write to the stream, and for its removal. Later steps wait behind it, so it does not
-# wait long for a transaction of a user: it is run again. namespace, kind, name
+# Waits for steps that write to the stream, and for its removal. Later steps wait behind it. So it does not
+# wait long for a transaction of a user, but is run again. namespace, kind, name
 LOCK_FOR_REMOVAL = """
 SELECT pg_advisory_xact_lock(hashtextextended($1::text || E'\\n' || $2 || E'\\n' || $3, 0))
 FROM set_config('lock_timeout', '100', true)
