@@ -321,8 +321,8 @@ class Admin:
         task: str | None = None,
         reason: DeadReason | str | None = None,
     ) -> Replayed:
-        """Run dead letters again, those of `ids` or those that match. Each keeps its id, and its attempts
-        start at zero. An event goes only to the group in which it died.
+        """Run dead letters again, those of `ids` or those that match, in the order in which they died. Each
+        keeps its id, and its attempts start at zero. An event goes only to the group in which it died.
 
         - `ids`: the ids of the dead letters, in place of a filter
         - `queue`: only those of this queue
