@@ -11,6 +11,7 @@ DATA = Path(os.environ.get("DATA", HERE))
 SECRET_KEY = "only for this example"
 DEBUG = True
 ROOT_URLCONF = "website.urls"
+TIME_ZONE = "UTC"
 USE_TZ = True
 STATIC_URL = "static/"
 LOGIN_URL = "admin:login"

@@ -9,6 +9,7 @@ import pytest
 
 from headrace import App, JobStatus
 from headrace.cli.commands import enqueue as enqueue_module
+from tests.support.waiting import wait_until_sync
 from tests.unit.cli.conftest import Shell
 
 Working = Callable[[], AbstractContextManager[None]]
@@ -170,6 +171,7 @@ def test_nothing_is_said_about_workers_when_one_serves_the_queue(
     monkeypatch.setattr(enqueue_module, "NOTICE", 0.01)
     words = ("enqueue", "shop:app", "shop.add", "[2, 3]", "--delay", "1h", "--wait", "--timeout", "0.02")
     with working():
+        wait_until_sync(app.sync.admin.workers)  # it says after its start that it is there
         told = headrace.failed(*words)
     assert "no worker" not in told
     assert "the job goes on; look at it with: headrace jobs show shop:app" in told
