@@ -69,6 +69,7 @@ async def test_postgresql_refuses_rows_that_would_stop_others(server: PostgresSe
             b"UPDATE headrace.lines SET waiting = 9223372036854775807",
             b"UPDATE headrace.tenants SET turn = 9223372036854775807",
             b"UPDATE headrace.budgets SET running = -9223372036854775808",
+            b"UPDATE headrace.budgets SET budget = 0 WHERE name = 'victim-customer'",
         ):
             with pytest.raises((psycopg.IntegrityError, psycopg.DataError)):
                 connection.execute(statement)

@@ -102,7 +102,7 @@ def _columns(connection: psycopg.Connection[Any], table: str) -> list[Column]:
     types = _execute(
         connection,
         "SELECT attname, format_type(atttypid, NULL) FROM pg_attribute WHERE attrelid = %s::regclass "
-        "AND attnum > 0 AND NOT attisdropped AND attidentity = '' AND attgenerated = ''",
+        "AND attnum > 0 AND NOT attisdropped AND attgenerated = ''",
         f"headrace.{table}",
     ).fetchall()
     rows = _execute(connection, f"SELECT * FROM headrace.{table} AS t ORDER BY t::text")
