@@ -44,7 +44,9 @@ BEGIN
         END IF;
         BEGIN
             IF locking AND NOT is_new THEN
-                PERFORM FROM headrace.unique_keys WHERE stream = number AND key = wanted_key FOR UPDATE;
+                -- This locks the row of the key, or adds it again if another transaction has removed it meanwhile.
+                INSERT INTO headrace.unique_keys (stream, key, id) VALUES (number, wanted_key, '')
+                ON CONFLICT (stream, key) DO UPDATE SET id = excluded.id WHERE false;
             END IF;
             gone := NULL;
             SELECT keys.id, keys.expires_us, held.place, held.unique_key = wanted_key
