@@ -174,6 +174,15 @@ GOOD: dict[str, Story] = {
     .ran(4.0, process="worker-2", attempt=2)
     .ran(6.0, process="worker-3", attempt=3)
     .add(9.5, "dead", message="a", value="crashed: 3 times"),
+    "dead beside a poison job, that took a worker which held it and had not begun": Story()
+    .sent(1.0)
+    .fault(1.5, 9.0, "workers", name="poison")
+    .ran(2.0)
+    .add(3.0, "gone", "worker-1", value="9")
+    .ran(4.0, process="worker-2", attempt=2)
+    .add(5.0, "gone", "worker-2", value="9")
+    .add(7.0, "gone", "worker-3", value="9")
+    .add(9.5, "dead", message="a", value="crashed: 3 times"),
     "a schedule": ticks(0.0, 1.0, 2.01, 3.0, catches_up=True),
     "a schedule that leaves some out": ticks(0.0, 1.0, 9.0),
     "a schedule with a job on a worker whose clock is an hour behind": ticks(0.0, 1.0, catches_up=True)

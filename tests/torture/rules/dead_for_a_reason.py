@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from tests.torture.explanations import of_a_cut_run
+from tests.torture.facts import WORKERS
 from tests.torture.history import History, MessageStory
 
 from .attempts_within_limits import CRASH_LIMIT
@@ -23,8 +24,14 @@ def check(history: History) -> Iterator[tuple[str, str]]:
 
 def _crashes(history: History, story: MessageStory, group: str) -> int:
     """How many times a fault may have cut it off: each run that never ended, and each fault, which may have
-    hit a worker that held it before a run said that it began."""
-    sent = story.sent_at
-    faults = sum(1 for _ in history.faults_between(sent, story.dead[group].at))
+    hit a worker that held it before a run said that it began. A poison job takes several workers with it."""
+    sent, died = story.sent_at, story.dead[group].at
+    faults = sum(1 for _ in history.faults_between(sent, died))
+    taken = sum(
+        max(sent, fault.begin) <= gone <= min(died, fault.end)
+        for fault in history.faults_between(sent, died)
+        if WORKERS in fault.targets
+        for gone in history.gone.values()
+    )
     cut = sum(run.ended is None and of_a_cut_run(history, run) is not None for run in story.runs_of(group))
-    return max(faults, cut)
+    return max(faults, cut, taken)
