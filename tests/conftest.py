@@ -6,6 +6,7 @@ import importlib
 import logging
 import os
 import shutil
+import signal
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -22,6 +23,11 @@ settings.register_profile("nightly", max_examples=3000, stateful_step_count=80, 
 # For the other Pythons: one of them has tried all examples of the commit.
 settings.register_profile("brief", parent=settings.get_profile("commit"), max_examples=20)
 settings.load_profile("commit")
+
+# A shell starts a background process with Ctrl-C ignored, and what the process starts ignores it, too. Tests
+# send it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")

@@ -61,7 +61,7 @@ async def _dead_letters() -> None:
             ids = [letter.id for letter in page]
             note_end(*ids[2:3])
             await each_of(
-                admin.replay(ids=ids[:1] or ["none"], queue=queue),
+                admin.replay(ids=ids[::3] or ["none"], queue=queue),
                 admin.retry_now(ids[1] if ids[1:] else "none", queue=queue),
                 admin.discard(ids=ids[2:3] or ["none"], queue=queue),
                 admin.replay(queue=queue),
