@@ -53,8 +53,9 @@ async def test_a_number_of_dead_letters_is_kept(
 
 
 async def test_the_oldest_are_dropped(app: App, store: InterceptedStore) -> None:
-    app.queue("mails", dead_limit=4)
     jobs = await deaths(app, store, 10)
+    app.queue("mails", dead_limit=4)
+    await drain(app)
     assert await kept(app) == [job.id for job in jobs[6:]]
 
 
