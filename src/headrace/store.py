@@ -124,6 +124,7 @@ from headrace.core.records.record import (
     dead_letter_of,
 )
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
+from headrace.core.rules.clock_steps import ClockSteps
 from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
 from headrace.core.rules.layout import WHOLE, Generation, Layout
 from headrace.core.rules.lease import Lease
@@ -186,6 +187,7 @@ __all__ = [
     "Cancelled",
     "ChangesRefused",
     "Claim",
+    "ClockSteps",
     "ClockWatch",
     "ConfigurationError",
     "Constraints",

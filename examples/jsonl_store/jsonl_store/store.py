@@ -22,6 +22,7 @@ from headrace.store import (
     Batch,
     CancelAnswer,
     Claim,
+    ClockSteps,
     ClockWatch,
     ControlMessage,
     ControlState,
@@ -91,7 +92,7 @@ class JsonlStore(Store):
             ended=self._ended,
             changed=self._changes.ring,
         )
-        self._watch = ClockWatch(self._clock.elapsed_us)
+        self._watch, self._clock_steps = ClockWatch(self._clock.elapsed_us), ClockSteps()
         self._turns = count(1)
         self._woken: set[str] = set()
         self._listeners: list[Callable[[ControlMessage], None]] = []
@@ -233,10 +234,12 @@ class JsonlStore(Store):
         after_outage: bool = False,
         crash_limits: Mapping[Stream, int] = MappingProxyType({}),
     ) -> Reclaimed:
-        stepped_us = self._watch.step_us(self._clock.now_us(), self._clock.elapsed_us())
-        restart = after_outage or stepped_us != 0
+        clock_steps = self._clock_steps
+        clock_steps.note(streams, self._watch.step_us(self._clock.now_us(), self._clock.elapsed_us()))
+        restart = after_outage or clock_steps.concern(streams)
         reclaimed = self._make(steps.Reclaim(list(streams), limit, restart, list(crash_limits.items())))
-        return msgspec.structs.replace(reclaimed, stepped_us=stepped_us)
+        clock_steps.applied(streams)
+        return msgspec.structs.replace(reclaimed, stepped_us=clock_steps.tell())
 
     async def promote(self, streams: Sequence[Stream], *, limit: int) -> Promoted:
         return self._make(steps.Promote(list(streams), limit))
