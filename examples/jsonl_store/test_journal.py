@@ -39,7 +39,8 @@ async def append(store: JsonlStore, id: str) -> None:
 
 
 async def claimed_ids(store: JsonlStore) -> list[str]:
-    claims = await store.claim([QUEUE], consumer="worker", limit=10_000, suspects=1, wait=0)
+    # More than producers store until their pipes are full.
+    claims = await store.claim([QUEUE], consumer="worker", limit=1_000_000, suspects=1, wait=0)
     return [claim.id for claim in claims]
 
 
