@@ -41,10 +41,11 @@ def test_the_sessions_of_the_parent_stay_open(server: PostgresServer) -> None:
     run(append(backend, "parent", 2))
     run(backend.pause(STREAM, paused=True))
     run(wait_until(lambda: heard, timeout=30))
-    assert sessions(server, name) == before
+    after = sessions(server, name)
     run(leases.close())
     run(backend.close())
     loop.close()
+    assert before <= after  # the parent may have opened another one meanwhile
 
 
 async def _in_the_child(backend: Any, leases: Any) -> int:
