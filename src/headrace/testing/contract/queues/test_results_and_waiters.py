@@ -29,7 +29,7 @@ ENDS: dict[str, tuple[Outcome, JobStatus]] = {
     "dead": (dead(), JobStatus.DEAD),
     "cancelled": (Cancelled(HOUR_US), JobStatus.CANCELLED),
     "expired": (Expired(HOUR_US), JobStatus.EXPIRED),
-    "cancelled without a mark": (Cancelled(0), JobStatus.UNKNOWN),
+    "cancelled without an end record": (Cancelled(0), JobStatus.UNKNOWN),
 }
 every_end = pytest.mark.parametrize(("outcome", "status"), ENDS.values(), ids=ENDS)
 

@@ -64,7 +64,7 @@ async def test_without_bounds_everything_stays(orders: Orders) -> None:
     assert await orders.ids() == ["a", "b"]
 
 
-async def test_a_topic_that_nobody_arranged_keeps_its_events_for_a_week(orders: Orders) -> None:
+async def test_a_topic_that_was_not_declared_keeps_its_events_for_a_week(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.finish(group)

@@ -50,9 +50,9 @@ async def test_a_recovered_message_counts_a_crash_and_remembers_it(stand: Stand)
     await stand.lose(claim)
     state = (await stand.claim_one(claim.id)).state
     assert (state.failures, state.crashes, state.releases, state.attempt) == (0, 1, 0, 2)
-    (trouble,) = state.trail
-    assert (trouble.what, trouble.worker) == ("crashed", "host-7")
-    assert abs(trouble.at_us - stand.now_us()) < SECOND
+    (entry,) = state.trail
+    assert (entry.what, entry.worker) == ("crashed", "host-7")
+    assert abs(entry.at_us - stand.now_us()) < SECOND
 
 
 async def test_a_crash_adds_to_the_state_that_was_there(stand: Stand) -> None:
