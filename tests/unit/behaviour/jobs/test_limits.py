@@ -394,6 +394,8 @@ async def test_a_worker_does_not_start_on_a_store_without_limits() -> None:
     with pytest.raises(ConfigurationError, match="has no limits, tenants and ordered jobs"):
         async with app.worker():
             pass
+    with pytest.raises(ConfigurationError, match="cannot pause a task"):
+        await app.admin.pause(task="pay")
     assert await app.admin.limits() == []
     await app.close()
 
