@@ -179,7 +179,7 @@ async def test_a_removed_group_leaves_the_log_and_the_others_alone(orders: Order
     assert await orders.status(mail, "a") is JobStatus.RUNNING
 
 
-async def test_whoever_claims_for_a_removed_group_gets_nothing(orders: Orders) -> None:
+async def test_a_claim_for_a_removed_group_gets_nothing(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.backend.remove_stream(group)
@@ -215,7 +215,7 @@ async def test_a_removed_group_can_be_joined_anew(orders: Orders) -> None:
     assert await orders.status(group, "a") is JobStatus.RUNNING
 
 
-async def test_whoever_waits_for_a_removed_group_gets_on_when_it_is_joined_anew(orders: Orders) -> None:
+async def test_a_claim_that_waits_for_a_removed_group_goes_on_when_it_is_joined_again(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.backend.remove_stream(group)

@@ -232,7 +232,7 @@ async def test_the_second_run_may_succeed(stand: Stand) -> None:
 # --- one scan for all ------------------------------------------------------------------------------------
 
 
-async def test_workers_take_turns_and_whoever_has_none_does_nothing(stand: Stand) -> None:
+async def test_workers_take_turns_and_a_worker_without_one_does_nothing(stand: Stand) -> None:
     backends = [stand.backend, await stand.other()]
     claim = await stand.running()
     await stand.advance(LEASE + 1)
@@ -251,7 +251,7 @@ async def test_workers_take_turns_and_whoever_has_none_does_nothing(stand: Stand
 # --- outages, and clocks that are set --------------------------------------------------------------------
 
 
-async def test_after_an_outage_nobody_takes_anything_for_one_lease(stand: Stand) -> None:
+async def test_after_an_outage_no_worker_takes_anything_for_one_lease(stand: Stand) -> None:
     other = await stand.other()
     claim = await stand.running()
     await stand.advance(LEASE + 1)
