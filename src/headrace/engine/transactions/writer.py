@@ -4,7 +4,6 @@ or into the outbox of the database."""
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
@@ -25,8 +24,7 @@ T = TypeVar("T")
 #: Whether the caller uses a method of `app.sync`.
 _is_plain_call: ContextVar[bool] = ContextVar("headrace_plain_call", default=False)
 
-#: The file as bytes, whatever the `text_factory` of the user makes of texts.
-MAIN_FILE = Statement("SELECT CAST(file AS blob) FROM pragma_database_list WHERE name = 'main'")
+MAIN_FILE = Statement("SELECT file FROM pragma_database_list WHERE name = 'main'")
 
 
 class TransactionWriter:
@@ -110,7 +108,7 @@ class TransactionWriter:
         if self._own_file is None or connection.dialect != "sqlite":
             return
         rows = await connection.ask(MAIN_FILE)
-        if rows and rows[0][0] and _is_same(os.fsdecode(rows[0][0]), self._own_file):
+        if rows and rows[0][0] and _is_same(rows[0][0], self._own_file):
             raise ConfigurationError(
                 f"{self._own_file} is the SQLite store of this app, which has a connection of its own: keep "
                 "your tables in another file, and name that file as App(outbox='sqlite:///…')"

@@ -8,7 +8,6 @@ other.
 from __future__ import annotations
 
 import asyncio
-import os
 import sqlite3
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -41,9 +40,8 @@ ROWS: Final = 100
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(OpenBatch).decode
 
-#: The file as bytes, whatever the `text_factory` of the user makes of texts.
 IDENTITY: Final = """
-SELECT CAST(file AS blob), EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'headrace_outbox')
+SELECT file, EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'headrace_outbox')
 FROM pragma_database_list WHERE name = 'main'
 """
 
@@ -87,8 +85,8 @@ class SqliteOutbox(OutboxDatabase):
 
     async def recognise(self, ask: Ask) -> Recognition:
         rows = await ask(Statement(IDENTITY))
-        file, has_tables = rows[0] if rows else (b"", 0)
-        if not file or not self.is_in(Path(os.fsdecode(file))):
+        file, has_tables = rows[0] if rows else ("", 0)
+        if not file or not self.is_in(Path(file)):
             return Recognition.UNKNOWN
         return Recognition.KNOWN if has_tables else Recognition.NO_TABLES
 
