@@ -75,3 +75,15 @@ async def test_a_read_only_server_and_a_pooler_are_named(server: PostgresServer)
         assert (await examine(url.replace(server.url, pooler.url))).level("notifications") == WARN
     read_only = f"{url}&options=-c%20default_transaction_read_only%3Don"
     assert (await examine(read_only)).level("role") == FAIL
+
+
+async def test_functions_that_a_role_may_not_execute_are_named_with_the_grant(server: PostgresServer) -> None:
+    schema, role = new_name("doctor"), new_name("worker")
+    await examine(f"{server.url}?schema={schema}")
+    await execute(server, f"CREATE ROLE {role} LOGIN; " + "; ".join(grants_for(schema, role)))
+    await execute(server, f"REVOKE EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} FROM PUBLIC")
+    url = f"{server.url_as(role)}?schema={schema}"
+    found = await examine(url)
+    assert found.level("rights") == FAIL
+    await execute(server, found["rights"].remedy)
+    assert (await examine(url)).level("rights") == OK

@@ -10,7 +10,13 @@ from psycopg.errors import InsufficientPrivilege
 
 from headrace.core.errors import HeadraceError
 from headrace.core.records.findings import Examination, Finding, fail, ok, spoken_bytes, warn
-from headrace.stores.postgres.schema.grants import MISSING, grants_for, needed_rights
+from headrace.stores.postgres.schema.grants import (
+    CLOSED_FUNCTIONS,
+    MISSING,
+    grant_of_functions,
+    grants_for,
+    needed_rights,
+)
 from headrace.stores.postgres.schema.migrations import CURRENT
 from headrace.stores.postgres.schema.schema import READ
 from headrace.stores.postgres.session.connection import PostgresConnection
@@ -130,6 +136,10 @@ async def _rights(connection: PostgresConnection, schema: str) -> Finding:
     if missing:
         grants = "; ".join(grants_for(schema, role))
         return fail("rights", f"role {role} may not do all it must with {', '.join(missing)}", grants)
+    [(closed,)] = await connection.rows(CLOSED_FUNCTIONS, (schema,))
+    if closed:
+        remedy = grant_of_functions(schema, role)
+        return fail("rights", f"role {role} may not execute {closed} of the functions", remedy)
     return ok("rights", f"role {role} may do all that headrace needs")
 
 
