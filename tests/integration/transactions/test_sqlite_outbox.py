@@ -197,7 +197,7 @@ async def test_a_database_that_the_app_does_not_know_is_refused(app: App, tmp_pa
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
     other.execute("INSERT INTO orders VALUES (7)")
-    with pytest.raises(ConfigurationError, match=r"does not know.*App\(outbox="):
+    with pytest.raises(ConfigurationError, match=r"does not know.*App\(outbox='sqlite:///"):
         app.sync.enqueue(app.tasks["charge"].call(7), transaction=other)
     alone = App("memory://")
     charges(alone)
