@@ -236,7 +236,7 @@ async def test_events_are_published_after_the_commit_in_their_order(app: App, se
         await wait_until(lambda: seen == [2, 1], timeout=60)
 
 
-async def test_an_event_of_a_transaction_comes_into_the_log_when_nobody_subscribes(
+async def test_an_event_of_a_transaction_comes_into_the_log_without_a_subscriber(
     app: App, server: PostgresServer
 ) -> None:
     orders = app.topic("orders", OrderPlaced)
