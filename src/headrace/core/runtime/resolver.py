@@ -38,7 +38,9 @@ def _ask(host: str) -> Future[list[str]]:
 
 def _resolve(host: str, answer: Future[list[str]]) -> None:
     try:
-        found = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
+        # For text Python imports a codec here, and a fork may leave the lock of this import locked.
+        name = host.encode() if host.isascii() else host
+        found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
         addresses = list(dict.fromkeys(str(address[0]) for *_, address in found))
     except BaseException as error:
         _asked.pop(host, None)
