@@ -84,7 +84,8 @@ def test_a_worker_finds_the_tasks_of_installed_apps_and_serves_their_queues(proj
         project.python(f"from django_shop.tasks import add; print(add.get_result('{id}').return_value)")
         == "5\n"
     )
-    assert "mails" in project.manage("headrace", "status")
+    assert "mails" in (status := project.manage("headrace", "status"))
+    assert "no worker is running; start one with: manage.py headrace worker\n" in status
     assert "django_shop.tasks.add" in project.manage("headrace", "jobs", "show", id)
     assert "all is well" in project.manage("headrace", "doctor")
 
