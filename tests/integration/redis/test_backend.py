@@ -14,6 +14,7 @@ from typing import cast
 import pytest
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed
+from headrace.core.limits.paused_tasks import pause_of
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import HIGH, Batch, Message, Stream, TrailEntry, UniqueKey
@@ -39,7 +40,7 @@ from headrace.core.records.answers import (
     ReplayAnswer,
     Wanted,
 )
-from headrace.core.records.control import ControlMessage, PauseNotice
+from headrace.core.records.control import ControlMessage, ControlState, PauseNotice
 from headrace.core.records.record import JobStatus, WorkerInfo
 from headrace.core.runtime.clock import SECOND
 from headrace.stores import open_store
@@ -56,6 +57,7 @@ from headrace.stores.redis.upkeep import promotion, recovery
 from headrace.stores.redis.upkeep.recovery import Overdue, Recoverer
 from headrace.stores.redis.upkeep.workers import WorkerEntry, encode_worker
 from headrace.stores.redis.verbs import announcements
+from headrace.stores.redis.verbs.limits import READ_AGAIN
 from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
@@ -622,6 +624,30 @@ def calls_of(server: Server, command: str) -> int:
     told = text_of(server, "INFO", "commandstats").decode()
     found = re.search(rf"cmdstat_{command}:calls=(\d+)", told)
     return int(found[1]) if found else 0
+
+
+async def test_a_heartbeat_that_finds_no_change_costs_three_commands(tmp_path: Path) -> None:
+    """Most of what an idle worker sends are heartbeats."""
+    worker = WorkerInfo("worker", "host", 1, 1, (SOURCE.name,), 10)
+    with Server(require("valkey-9.1"), directory=tmp_path) as server:
+        async with opened(server.url) as bench:
+            await bench.backend.declare_limits([pause_of("send", paused=True)])
+
+            async def beats(count: int) -> ControlState:
+                for _ in range(count):
+                    state = await bench.backend.heartbeat(worker, {"worker": [SOURCE]})
+                return state
+
+            await beats(2)
+            server.command("CONFIG", "RESETSTAT")
+            await beats(5)
+            sent = {name: calls_of(server, name) for name in ("hset", "hmget", "mget", "get", "hgetall")}
+            assert sent == {"hset": 5, "hmget": 5, "mget": 5, "get": 0, "hgetall": 0}
+            figures = f"{{{bench.namespace}:limits}}:figures"
+            server.command("SET", figures, "something else")
+            assert (await beats(READ_AGAIN + 1)).paused_tasks == {"send"}
+            assert (await beats(1)).paused_tasks == {"send"}
+            assert server.command("TYPE", figures) == b"hash"
 
 
 async def test_one_script_recovers_a_bounded_number_of_messages(bench: Bench) -> None:

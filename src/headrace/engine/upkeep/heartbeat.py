@@ -30,7 +30,7 @@ from headrace.engine.worker.options import WorkerOptions
 from .leases import Leases
 
 #: Seconds between two announcements.
-BEAT_EVERY = 2.5
+BEAT_EVERY = 2.6
 
 #: The largest number of running jobs in an announcement.
 NAMED = 100

@@ -12,7 +12,7 @@ from headrace.engine.streams import StreamRouter
 PRUNE_BATCH = 1000
 
 #: Seconds between two rounds.
-PRUNE_EVERY = 30.0
+PRUNE_EVERY = 60.0
 
 
 class Pruning(Service):

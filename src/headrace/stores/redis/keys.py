@@ -89,6 +89,7 @@ A topic has these keys (its lanes stay empty) and the ones below. Keys of a grou
                            not drawn, how many, 1 or 0: more can be drawn
 
     {<namespace>:limits}:figures, overrides  hash: limit → what it allows     stays
+    {<namespace>:limits}:revision  when figures or overrides changed          stays
     {<namespace>:limits}:… what is counted, see lua/shared/limits/limits.lua. On a   job, or time to live
                            cluster, each queue has its own: `:limits/…`
 
@@ -141,7 +142,7 @@ _KINDS: dict[str, StreamKind] = {"queue": "queue", "topic": "topic", "group": "g
 _PERMANENT = re.compile(
     r"\{[^}]*\}:(g:[^/]+/)?(s:(suspect|returned|high|normal|low)(/child)?(/open)?|s:held|meta|sched|p:"
     r"|history(/heads|/contents)?)"
-    r"|\{[^}]*\}:(limits/)?(figures|overrides)"
+    r"|\{[^}]*\}:(limits/)?(figures|overrides|revision)"
     r"|\{[^}]*\}:(log|groups|format|seal|sealed|tags)|[^{}]+:(streams|workers)"
 )
 
@@ -239,6 +240,7 @@ class NamespaceKeys:
         self.tags = f"{{{self.streams}}}:tags"
         self.workers = f"{namespace}:workers"
         self.limits = f"{{{namespace}:limits}}:"
+        self.revision = f"{self.limits}revision"
         # Channels are common to all databases of a server, keys are not.
         self.notices = f"{namespace}:notices:{database}" if database else f"{namespace}:notices"
         self._namespace = namespace

@@ -9,7 +9,6 @@ from itertools import count
 
 from headrace.core.errors import ConfigurationError, Moved, NotConfirmed
 from headrace.core.history.recording import RingLimits
-from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Batch, Stream
 from headrace.core.messages.outcome import Settlement, Verdict
@@ -55,7 +54,7 @@ from headrace.stores.redis.verbs.announcements import Announcements
 from headrace.stores.redis.verbs.append import TAKEN, answers_of, call_of_one, calls_of
 from headrace.stores.redis.verbs.history import RedisHistory, record_calls
 from headrace.stores.redis.verbs.layouts import RedisLayouts
-from headrace.stores.redis.verbs.limits import RedisLimits, figures_commands, figures_in
+from headrace.stores.redis.verbs.limits import FiguresRead, RedisLimits
 from headrace.stores.redis.verbs.outbox import RedisOutboxes
 from headrace.stores.redis.verbs.progress import report_calls
 from headrace.stores.redis.verbs.schedules import RedisScheduling
@@ -100,6 +99,7 @@ class RedisStore(
         self._paused: set[Stream] = set()
         self._leases: dict[Stream, int] = {}  # of the streams that were declared here
         self._figures = {}
+        self._figures_read = FiguresRead()
         self.limits_each_stream = store.is_cluster
         self._notices = Notices()
         self._turns = count(1)
@@ -337,18 +337,17 @@ class RedisStore(
             return ControlState()
         seen = encode_worker(WorkerEntry(self._store.now_us() + WORKER_TTL_US, worker))
         streams = list(dict.fromkeys(stream for streams in readers.values() for stream in streams))
-        streams = streams if self._control_state_unknown else self._looks.some(streams)
-        self._control_state_unknown = False
+        anew, self._control_state_unknown = self._control_state_unknown, False
+        streams = streams if anew else self._looks.some(streams)
         metas = [self._store.queue(stream).keys.meta for stream in streams]
-        noted, seal, declared, overridden, *rows = await self._store.commands(
+        (seal, revision), noted, *rows = await self._store.values(
+            (self._store.keys.seal, self._store.keys.revision),
             ("HSET", self._store.keys.workers, worker.consumer, seen),
-            ("GET", self._store.keys.seal),
-            *figures_commands(self._store),
             *(("HMGET", meta, "paused", "lease", "layout") for meta in metas),
             tolerates=lambda reply: is_out_of_memory(reply) or is_damaged(reply),
         )
-        self._store.check([reply for reply in (noted, seal, *rows) if is_damaged(reply)], None)
-        await self.heal_figures(declared, overridden)
+        self._store.check([reply for reply in (noted, *rows) if is_damaged(reply)], None)
+        paused_limits = await self.paused_tasks(revision, anew=anew)
         known = dict(zip(streams, rows, strict=True))
         leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
         moved_to = shown_target(seal if isinstance(seal, bytes) else None)
@@ -358,7 +357,6 @@ class RedisStore(
         self._set_paused(self._paused - known.keys() | paused)
         queues = {stream: layout for stream, (_, _, layout) in known.items() if stream.kind == "queue"}
         layouts = {stream: decode_layout(layout) for stream, layout in queues.items()}
-        paused_limits = paused_tasks(figures for figures, _ in figures_in(declared, overridden))
         return ControlState(paused, leases, layouts, moved_to, paused_limits)
 
     async def _heal(self, forgotten: list[Stream]) -> None:

@@ -244,6 +244,19 @@ class RedisServer:
         self.check([reply for reply in replies if not (tolerates and tolerates(reply))], self.link)
         return replies
 
+    async def values(
+        self,
+        keys: Sequence[str],
+        *commands: tuple[Word, ...],
+        tolerates: Callable[[Any], bool] | None = None,
+    ) -> list[Any]:
+        """The values of several keys, and the answers to plain commands. One command reads all the values,
+        except on a cluster, where each may be on another node."""
+        if not self.is_cluster:
+            return await self.commands(("MGET", *keys), *commands, tolerates=tolerates)
+        replies = await self.commands(*(("GET", key) for key in keys), *commands, tolerates=tolerates)
+        return [replies[: len(keys)], *replies[len(keys) :]]
+
     async def _repeat(self, calls: Sequence[ScriptCall], replies: list[Any], link: Link) -> None:
         """Load the scripts that the server has forgotten and send their calls again: none was carried out."""
         missing = [index for index, reply in enumerate(replies) if is_error(reply, "NOSCRIPT")]

@@ -15,6 +15,7 @@ import msgspec
 from headrace.core.encoding.decoding import DECODE_ERRORS, text_of
 from headrace.core.limits.figures import LimitFigures, LimitRecord
 from headrace.core.limits.limiting import Limiting
+from headrace.core.limits.paused_tasks import paused_tasks
 from headrace.core.limits.rate import Rate
 from headrace.core.messages.message import Stream
 from headrace.stores.redis.client.cluster_slots import slot_of
@@ -29,6 +30,10 @@ from headrace.stores.redis.stream_scripts import ScriptCall, StreamScripts
 
 #: What `set_figures` does.
 DECLARE, OVERRIDE, OPEN_MORE = "d", "o", "n"
+
+#: After so many heartbeats the figures are read also if their revision is the same: another program may have
+#: written something else in their place.
+READ_AGAIN = 12
 
 #: The hashes that count by the name of a limit.
 _COUNTS = ("running", "waiting", "keys")
@@ -50,10 +55,22 @@ def figures_in(declared: Any, overrides: Any) -> list[tuple[LimitFigures, LimitF
     return found
 
 
+class FiguresRead(msgspec.Struct, frozen=True):
+    """What the figures of limits said when they were last read."""
+
+    revision: Any = b"unread"
+    paused: frozenset[str] = frozenset()
+    beats: int = 0  # heartbeats since then
+
+    def is_old(self, revision: Any) -> bool:
+        return self.revision != revision or self.beats >= READ_AGAIN
+
+
 class RedisLimits(Limiting):
     _store: RedisServer
     _figures: dict[str, LimitFigures]  # of the limits that were declared here
     _notices: Notices
+    _figures_read: FiguresRead
 
     def use_hash_tag(self, queue: str, tag: str) -> None:
         self._store.tags[queue] = tag
@@ -82,6 +99,17 @@ class RedisLimits(Limiting):
             running, waiting, keys = (count[figures.name] for count in counts)
             records.append(LimitRecord(figures, running, waiting, keys, declared))
         return records
+
+    async def paused_tasks(self, revision: Any, *, anew: bool) -> frozenset[str]:
+        """The paused tasks. Workers ask at each heartbeat, so the figures are read only after a change, with
+        `anew`, and from time to time."""
+        read = self._figures_read
+        if anew or read.is_old(revision):
+            found = await self._store.commands(*figures_commands(self._store), tolerates=is_damaged)
+            await self.heal_figures(*found)
+            read = FiguresRead(revision, paused_tasks(figures for figures, _ in figures_in(*found)))
+        self._figures_read = msgspec.structs.replace(read, beats=read.beats + 1)
+        return read.paused
 
     async def heal_figures(self, *hashes: Any) -> None:
         """Declare limits again where another program has written something else instead of their figures: the

@@ -19,6 +19,9 @@ elseif verb == 'o' and figures == '' then
 elseif verb == 'o' and before ~= '' then
   redis.call('HSET', LIMITS .. 'overrides', name, figures)
 end
+if LABEL == '' and (verb == 'o' or (verb == 'd' and before ~= figures)) then
+  redis.call('SET', LIMITS .. 'revision', digits(now)) -- workers read the figures again
+end
 if before == '' or (verb == 'd' and before == figures) then
   return { before, '' }
 end
