@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 
@@ -509,3 +511,23 @@ async def test_thousands_are_purged_in_steps(app: App) -> None:
 async def test_a_queue_that_cannot_be_is_refused(app: App, verb: str) -> None:
     with pytest.raises(ConfigurationError, match="queue name 'two words'"):
         await getattr(app.admin, verb)("two words")
+
+
+async def test_an_id_that_is_no_text_is_an_error_of_the_tree(tmp_path: Path) -> None:
+    """`json.loads` makes half a surrogate pair of what a visitor of a site has sent."""
+    app, id = App(f"sqlite:///{tmp_path}/jobs.db"), "\ud800x"
+    looks: list[Callable[[], Awaitable[object]]] = [
+        lambda: app.job(id).status(),
+        lambda: app.admin.job(id),
+        lambda: app.admin.jobs(id),
+        lambda: app.admin.dead(queue=id),
+        lambda: app.admin.cancel([id]),
+        lambda: app.admin.replay(ids=[id]),
+        lambda: app.admin.retry_now(id),
+        lambda: app.admin.release_key("default", id),
+    ]
+    await app.remote("see").enqueue()
+    for look in looks:
+        with pytest.raises(ConfigurationError, match=r"ud800x' is not text in UTF-8"):
+            await look()
+    await app.close()

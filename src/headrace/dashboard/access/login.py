@@ -14,7 +14,7 @@ from headrace.dashboard.site import Content, Site
 from .access import LOGIN, client_of, root_of
 from .sessions import COOKIE, SESSION, Sessions
 
-#: Bytes of the form. Every visitor may send one, so it is much shorter than the forms of those who are let in.
+#: Bytes of the form. Every visitor may send one, so it is much shorter than other forms.
 MOST_BYTES: Final = 16 * 1024
 
 
