@@ -7,6 +7,7 @@ import gc
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -272,8 +273,26 @@ async def test_it_must_be_said_which_letters(app: App) -> None:
             await verb()
         with pytest.raises(ConfigurationError, match="give ids=, or task= and reason=, not both"):
             await verb(ids=["a"], task="fail")
-        with pytest.raises(ConfigurationError, match="ids must be a list of ids, not the text 'a'"):
+        with pytest.raises(ConfigurationError, match="ids must be a list of ids, not 'a'"):
             await verb(ids="a")
+
+
+async def test_a_handle_is_no_id(app: App) -> None:
+    """Nothing is called so: the answer was that there is no such job, and the job ran."""
+    handle: Any = await app.remote("see").enqueue()
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: app.admin.cancel([handle]),
+        lambda: app.admin.cancel(handle),
+        lambda: app.admin.replay(ids=[handle]),
+        lambda: app.admin.discard(ids=[handle]),
+        lambda: app.admin.retry_now(handle),
+        lambda: app.admin.edit(handle),
+        lambda: app.admin.job(handle),
+        lambda: app.job(handle).status(),
+    ]
+    for ask in asked:
+        with pytest.raises(ConfigurationError, match=r"an id is a text, such as job\.id|a list of ids"):
+            await ask()
 
 
 async def test_hundreds_of_letters_are_replayed_in_steps(app: App) -> None:
