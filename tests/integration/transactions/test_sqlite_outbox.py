@@ -348,3 +348,38 @@ async def test_a_duplicate_that_raises_becomes_a_dead_letter(
     [letter] = await app.admin.dead(reason="refused")
     assert letter.id == job.id
     assert waiting.id in letter.error
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE headrace_outbox SET at_us = 'soon' WHERE seq = 2",
+        "UPDATE headrace_outbox SET at_us = CAST(x'ff' AS TEXT) WHERE seq = 2",
+        "UPDATE headrace_outbox SET content = 'text' WHERE seq = 2",
+        "UPDATE headrace_outbox SET content = CAST(x'ff' AS TEXT) WHERE seq = 2",
+        "UPDATE headrace_outbox SET content = 7 WHERE seq = 2",
+        "INSERT INTO headrace_outbox_batches VALUES ('headrace', x'95ff')",
+        "INSERT INTO headrace_outbox_batches VALUES ('headrace', 'text')",
+    ],
+)
+async def test_what_another_program_has_written_stops_no_others(
+    app: App, connection: sqlite3.Connection, damage: str
+) -> None:
+    charged = charges(app)
+    with connection:
+        connection.execute("INSERT INTO orders VALUES (7)")
+        for number in (1, 2, 3):
+            app.sync.enqueue(app.tasks["charge"].call(number), transaction=connection)
+    with connection:
+        connection.execute(damage)
+    assert [each.waiting for each in await app.admin.outboxes()] == [3]
+    async with app.worker():
+        await wait_until(lambda: {1, 3} <= set(charged))
+        if "content" in damage:
+            await wait_until(lambda: _is_dead(app, "undecodable"))
+        else:
+            await wait_until(lambda: 2 in charged)
+
+
+async def _is_dead(app: App, reason: str) -> bool:
+    return [letter.reason for letter in await app.admin.dead()] == [reason]
