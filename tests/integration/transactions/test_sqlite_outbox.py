@@ -10,9 +10,11 @@ from pathlib import Path
 import aiosqlite
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from headrace import App, ConfigurationError, JobStatus, signals
 from headrace.core.messages.message import Stream
+from headrace.core.messages.outgoing import decode_outgoing, encode_outgoing
 from headrace.core.runtime.clock import SystemClock
 from headrace.events.event import Published, Refused
 from headrace.stores.outbox import sqlite_outbox
@@ -379,6 +381,27 @@ async def test_what_another_program_has_written_stops_no_others(
             await wait_until(lambda: _is_dead(app, "undecodable"))
         else:
             await wait_until(lambda: 2 in charged)
+
+
+@pytest.mark.parametrize("change", [{"priority": 9}, {"priority": -1}])
+async def test_a_number_that_no_store_has_stops_no_others(
+    shop: Path, tmp_path: Path, change: dict[str, int]
+) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db", outbox=f"sqlite:///{shop}")
+    charged, connection = charges(app), sqlite3.connect(shop)
+    with connection:
+        connection.execute("INSERT INTO orders VALUES (7)")
+        for number in (1, 2):
+            app.sync.enqueue(app.tasks["charge"].call(number), transaction=connection)
+    with connection:
+        [(content,)] = connection.execute("SELECT content FROM headrace_outbox WHERE seq = 1")
+        outgoing = decode_outgoing(content)
+        odd = replace(outgoing, message=replace(outgoing.message, **change))
+        connection.execute("UPDATE headrace_outbox SET content = ? WHERE seq = 1", [encode_outgoing(odd)])
+    async with app.worker():
+        await wait_until(lambda: charged == [2])
+        await wait_until(lambda: _is_dead(app, "undecodable"))
+    await app.close()
 
 
 async def _is_dead(app: App, reason: str) -> bool:
