@@ -20,7 +20,7 @@ from headrace.core.messages.sending import SendingWrapper
 from headrace.core.runtime.clock import SystemClock, TimeSource
 from headrace.core.signals import Signal
 from headrace.core.store import Store
-from headrace.core.values.checks import flag, unknown_option
+from headrace.core.values.checks import checked_id, flag, unknown_option
 from headrace.core.values.credentials import Credentials
 from headrace.core.values.durations import Duration, positive_seconds, seconds
 from headrace.core.values.names import checked_name
@@ -256,7 +256,7 @@ class App(AppDeclarations):
 
     def job(self, id: str, *, queue: str | None = None) -> Job[Any]:
         """A handle for a job id. Without `queue`, each question goes to every queue of the store."""
-        return Job(id, self._jobs.lookup, queue=queue)
+        return Job(checked_id(id), self._jobs.lookup, queue=queue)
 
     def worker(
         self,

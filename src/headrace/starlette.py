@@ -32,7 +32,13 @@ import msgspec
 
 from headrace.app import App
 from headrace.core.encoding.encoding import encode
-from headrace.core.errors import BackendUnavailable, ConfigurationError, ResultNotKept, ResultTimeout
+from headrace.core.errors import (
+    BackendUnavailable,
+    ConfigurationError,
+    PayloadError,
+    ResultError,
+    ResultTimeout,
+)
 from headrace.core.records.job_info import JobInfo, JobProgress
 from headrace.core.records.record import JobStatus
 from headrace.core.values.durations import Duration, positive_seconds
@@ -260,8 +266,8 @@ class JobEvents:
         if info.status is JobStatus.SUCCEEDED:
             try:
                 update.result = plain(await job.result(timeout=RESULT_TIMEOUT))
-            except (ResultNotKept, ResultTimeout):
-                pass
+            except (ResultError, PayloadError):
+                pass  # it has just expired, or was made by a codec or a key that this app does not have
         return b"event: end\ndata: " + _encode(update) + b"\n\n"
 
     def _update(self, info: JobInfo) -> JobUpdate:

@@ -13,6 +13,7 @@ from headrace.core.messages.message import GIVEN_KEY, Stream, group_stream
 from headrace.core.records.answers import Wanted
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import DeadLetter, JobStatus, Record
+from headrace.core.values.checks import checked_id
 from headrace.core.values.names import checked_name, found_name
 from headrace.engine.streams import StreamRouter
 
@@ -58,6 +59,7 @@ class Place(msgspec.Struct, frozen=True):
     async def find(self, backend: StreamRouter, id: str) -> list[Record]:
         """The records of an id. A job is in one queue. An event may be in several groups at once: the groups
         in which it is dead come first, because users look for dead events most often."""
+        checked_id(id)
         streams = await self.streams(backend)
         # Most ids belong to jobs, and there may be many groups.
         for kind in ("queue", "group"):

@@ -20,7 +20,8 @@ from starlette.middleware.sessions import SessionMiddleware
 from starlette.responses import PlainTextResponse
 from starlette.routing import Mount, Route
 
-from headrace import App, JobStatus, Secret, current_job
+from headrace import App, JobStatus, Secret, SignedCodec, current_job
+from headrace.core.crypto.keys import new_key
 from headrace.fastapi import HeadraceApp, HeadraceJob, JobEvents, dashboard, lifespan, site_app
 from tests.integration.support.web_server import served
 from tests.support.waiting import wait_until
@@ -126,6 +127,24 @@ async def test_a_job_that_is_over_has_one_event(shop: Shop) -> None:
         assert answer.text.count("event: ") == 1
         assert "event: end" in answer.text
         assert (await client.get("/jobs/none/events")).status_code == 404
+
+
+async def test_a_result_that_the_site_cannot_read_ends_its_stream_too(shop: Shop, tmp_path: Path) -> None:
+    """Else the browser asks for the stream again and again."""
+    sealed = App(f"sqlite:///{tmp_path}/jobs.db", codec=SignedCodec(new_key()))
+
+    @sealed.task(name="sealed")
+    async def sealed_number() -> int:
+        return 7
+
+    async with sealed, sealed.worker():
+        job = await sealed_number.enqueue()
+        assert await job.result(timeout=10) == 7
+    async with served(site_with_login(shop, None)) as client:
+        answer = await client.get(f"/jobs/{job.id}/events")
+        [(name, seen)] = [event async for event in read(_lines(answer.text))]
+        assert (name, seen["status"]) == ("end", "succeeded")
+        assert seen.get("result") is None
 
 
 @pytest.mark.parametrize(("shown", "error"), [(True, "ValueError: card 4711 is declined"), (False, None)])

@@ -108,6 +108,40 @@ async def test_the_certificate_of_the_server_is_checked(server: PostgresServer, 
         await open_store(f"{server.url}?sslmode=verify-full&sslrootcert={other}").open()
 
 
+@pytest.mark.parametrize(
+    ("host", "options", "level", "text"),
+    [
+        (HOST, "sslmode=verify-full&sslrootcert={ca}", "ok", "TLS; certificate and host name are verified"),
+        (
+            HOST,
+            "sslmode=verify-ca&sslrootcert={ca}",
+            "warn",
+            "TLS, but the host name in the certificate is not",
+        ),
+        (HOST, "sslmode=require", "warn", "TLS, but the certificate is not verified"),
+        (HOST, "sslmode=disable", "ok", "plain text, within this machine"),
+        ("0.0.0.0", "sslmode=disable", "warn", "without TLS over the network to 0.0.0.0: a listener"),
+    ],
+)
+async def test_whether_others_can_listen_is_a_finding(
+    server: PostgresServer,
+    caplog: pytest.LogCaptureFixture,
+    host: str,
+    options: str,
+    level: str,
+    text: str,
+    tmp_path: Path,
+) -> None:
+    authority = tmp_path / "ca.crt"
+    authority.write_text((server.folder / "data" / "ca").read_text())
+    url = f"{server.url.replace(HOST, host)}?{options.format(ca=authority)}"
+    for _ in range(2):
+        async with opened(url) as store:
+            [found] = [each for each in await store.examine() if each.name == "connection"]
+    assert (found.level, found.text[: len(text)]) == (level, text)
+    assert caplog.text.count("without TLS over the network") == (1 if host != HOST else 0)
+
+
 async def test_credentials_are_asked_for_each_connection(server: PostgresServer) -> None:
     password = PASSWORD
     app = App(server.url_as(ROLE), namespace=new_id(), credentials=lambda: (None, password))

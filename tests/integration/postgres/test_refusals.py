@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sqlite3
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,9 +12,13 @@ from pathlib import Path
 import psycopg
 import pytest
 
+from headrace import App
 from headrace.core.errors import BackendUnavailable, ChangesRefused
+from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message
+from headrace.core.runtime.clock import SystemClock
 from headrace.stores import open_store
+from headrace.stores.outbox.sqlite_outbox import SqliteOutbox
 from headrace.stores.postgres.schema.grants import grants_for
 from headrace.stores.postgres.store import PostgresStore
 from tests.integration.support.postgres_steps import (
@@ -25,6 +30,7 @@ from tests.integration.support.postgres_steps import (
     opened,
 )
 from tests.support.postgres_server import NOBODY, PostgresServer, missing, nobodys_folder
+from tests.support.waiting import wait_until
 
 pytestmark = pytest.mark.anyio
 
@@ -96,3 +102,35 @@ async def fill(store: PostgresStore, stored: list[str]) -> None:
         id, body = f"job-{number:04}", os.urandom(100_000)
         await store.append(Batch(QUEUE, "producer", number, [Message(id, "greet", body)]))
         stored.append(id)
+
+
+async def test_what_the_server_can_never_store_holds_up_no_others_in_an_outbox(
+    server: PostgresServer, tmp_path: Path
+) -> None:
+    """PostgreSQL has no text with NUL, and the outbox of another database takes it."""
+    outbox = SqliteOutbox(f"sqlite:///{tmp_path}/shop.db", namespace="headrace", clock=SystemClock())
+    await outbox.apply()
+    await outbox.close()
+    app, seen = App(server.url, namespace=new_id(), outbox=outbox.url), list[str]()
+
+    @app.task(name="note")
+    async def note(text: str) -> None:
+        seen.append(text)
+
+    @app.topic("orders", str).subscribe(group="billing", start="beginning")
+    async def bill(text: str) -> None:
+        seen.append(text)
+
+    connection = sqlite3.connect(tmp_path / "shop.db", isolation_level=None)
+    connection.execute("BEGIN")
+    app.sync.enqueue(note.with_(unique_key="a\0b").call("odd"), transaction=connection)
+    app.sync.publish("orders", "odd", key="a\0b", transaction=connection)
+    app.sync.enqueue(note.call("job"), transaction=connection)
+    app.sync.publish("orders", "event", transaction=connection)
+    connection.execute("COMMIT")
+    connection.close()
+    async with app.worker():
+        await wait_until(lambda: sorted(seen) == ["event", "job"], timeout=30)
+        letters = [*await app.admin.dead()]
+    assert [(letter.reason, b"odd" in letter.payload) for letter in letters] == [("refused", True)] * 2
+    await app.close()

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import apsw
 import msgspec
+import psycopg
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
@@ -136,6 +137,36 @@ def test_a_number_beyond_all_bounds_stops_nothing_else(redis: RedisStore) -> Non
     redis.renew()
     [spot] = [spot for spot in redis.spots() if spot.key.endswith(b":s:high") and spot.field == b"p"]
     redis.damage(spot, b"99999999999999999999")
+    asyncio.run(check(redis.url, structural=False))
+
+
+OF_WORK = "(SELECT stream FROM {}streams WHERE kind = 'queue' AND name = 'work')"
+
+
+async def test_a_relay_goes_on_without_the_batch_that_was_under_way(tmp_path: Path) -> None:
+    file = SqliteFile(tmp_path)
+    await file.make()
+    connection = file.renewed()
+    connection.execute(
+        f"UPDATE headrace_outboxes SET batch = x'95ff' WHERE stream = {OF_WORK.format('headrace_')}"
+    )
+    assert connection.changes() == 1
+    connection.close()
+    await check(file.url, structural=False)
+
+
+def test_a_relay_on_postgresql_goes_on_without_it(postgres: PostgresTables) -> None:
+    postgres.renew()
+    statement = f"UPDATE headrace.outboxes SET batch = '\\x95ff' WHERE stream = {OF_WORK.format('headrace.')}"
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        assert connection.execute(statement.encode()).rowcount == 1
+    asyncio.run(check(postgres.url, structural=False))
+
+
+@pytest.mark.parametrize("batch", [b"\xff 1 1 0 gone", b"a 1 99999999999999999999 0 gone"])
+def test_a_relay_on_a_server_goes_on_without_it(redis: RedisStore, batch: bytes) -> None:
+    redis.renew()
+    redis.ask("SET", b"{headrace:q:work}:outbox/batch", batch)
     asyncio.run(check(redis.url, structural=False))
 
 

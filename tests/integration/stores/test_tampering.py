@@ -26,6 +26,7 @@ from headrace.core.messages.message import (
 )
 from headrace.core.messages.outcome import Done, Kept, Settlement
 from tests.integration.programs import sealed_program
+from tests.support.postgres_server import PostgresServer
 from tests.support.servers import Fleet, rows
 from tests.support.waiting import wait_until
 
@@ -113,11 +114,20 @@ def make(request: pytest.FixtureRequest) -> Any:
     return request.param
 
 
-@pytest.fixture(params=["memory", "sqlite", *rows()])
+@pytest.fixture(scope="module")
+def postgres() -> Iterator[PostgresServer]:
+    with PostgresServer() as server:
+        yield server
+
+
+@pytest.fixture(params=["memory", "sqlite", "postgresql", *rows()])
 def attack(make: Any, request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Attack]:
     kind: str = request.param
     if kind in ("memory", "sqlite"):
         url = f"memory://{new_id()}" if kind == "memory" else f"sqlite:///{tmp_path}/jobs.db"
+    elif kind == "postgresql":
+        server: PostgresServer = request.getfixturevalue("postgres")
+        url = server.url
     else:
         fleet: Fleet = request.getfixturevalue("servers")
         url = fleet.get(kind).url

@@ -90,7 +90,7 @@ async def hold_constrained(backend: StreamRouter) -> None:
 
 
 async def end_recorded(backend: StreamRouter, stream: Stream, name: str) -> None:
-    """A job that left an entry in the history, a kept result and a message in the outbox."""
+    """A job that left an entry in the history, a kept result, and a message under way in the outbox."""
     message = job(f"{name}-recorded")
     await append(backend, stream, message)
     [held] = await claim(backend, stream)
@@ -99,6 +99,8 @@ async def end_recorded(backend: StreamRouter, stream: Stream, name: str) -> None
     forwarded = Outgoing(stream, job(f"{name}-forwarded"))
     outcome = Done(Kept(b"\x07", microseconds(3600), "fine"))
     await backend.settle([Settlement(held, outcome, (forwarded,), entry)])
+    # A relay that is gone has begun to hand it on.
+    await backend.take_outgoing([stream], relay="gone", limit=1, hold_us=1)
 
 
 async def append_constrained(backend: StreamRouter, stream: Stream, name: str) -> None:

@@ -10,9 +10,11 @@ from pathlib import Path
 import aiosqlite
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from headrace import App, ConfigurationError, JobStatus, signals
 from headrace.core.messages.message import Stream
+from headrace.core.messages.outgoing import decode_outgoing, encode_outgoing
 from headrace.core.runtime.clock import SystemClock
 from headrace.events.event import Published, Refused
 from headrace.stores.outbox import sqlite_outbox
@@ -367,3 +369,59 @@ async def test_a_duplicate_that_raises_becomes_a_dead_letter(
     [letter] = await app.admin.dead(reason="refused")
     assert letter.id == job.id
     assert waiting.id in letter.error
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "UPDATE headrace_outbox SET at_us = 'soon' WHERE seq = 2",
+        "UPDATE headrace_outbox SET at_us = CAST(x'ff' AS TEXT) WHERE seq = 2",
+        "UPDATE headrace_outbox SET content = 'text' WHERE seq = 2",
+        "UPDATE headrace_outbox SET content = CAST(x'ff' AS TEXT) WHERE seq = 2",
+        "UPDATE headrace_outbox SET content = 7 WHERE seq = 2",
+        "INSERT INTO headrace_outbox_batches VALUES ('headrace', x'95ff')",
+        "INSERT INTO headrace_outbox_batches VALUES ('headrace', 'text')",
+    ],
+)
+async def test_what_another_program_has_written_stops_no_others(
+    app: App, connection: sqlite3.Connection, damage: str
+) -> None:
+    charged = charges(app)
+    with connection:
+        connection.execute("INSERT INTO orders VALUES (7)")
+        for number in (1, 2, 3):
+            app.sync.enqueue(app.tasks["charge"].call(number), transaction=connection)
+    with connection:
+        connection.execute(damage)
+    assert [each.waiting for each in await app.admin.outboxes()] == [3]
+    async with app.worker():
+        await wait_until(lambda: {1, 3} <= set(charged))
+        if "content" in damage:
+            await wait_until(lambda: _is_dead(app, "undecodable"))
+        else:
+            await wait_until(lambda: 2 in charged)
+
+
+@pytest.mark.parametrize("change", [{"priority": 9}, {"priority": -1}])
+async def test_a_number_that_no_store_has_stops_no_others(
+    shop: Path, tmp_path: Path, change: dict[str, int]
+) -> None:
+    app = App(f"sqlite:///{tmp_path}/jobs.db", outbox=f"sqlite:///{shop}")
+    charged, connection = charges(app), sqlite3.connect(shop)
+    with connection:
+        connection.execute("INSERT INTO orders VALUES (7)")
+        for number in (1, 2):
+            app.sync.enqueue(app.tasks["charge"].call(number), transaction=connection)
+    with connection:
+        [(content,)] = connection.execute("SELECT content FROM headrace_outbox WHERE seq = 1")
+        outgoing = decode_outgoing(content)
+        odd = replace(outgoing, message=replace(outgoing.message, **change))
+        connection.execute("UPDATE headrace_outbox SET content = ? WHERE seq = 1", [encode_outgoing(odd)])
+    async with app.worker():
+        await wait_until(lambda: charged == [2])
+        await wait_until(lambda: _is_dead(app, "undecodable"))
+    await app.close()
+
+
+async def _is_dead(app: App, reason: str) -> bool:
+    return [letter.reason for letter in await app.admin.dead()] == [reason]

@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -270,8 +273,26 @@ async def test_it_must_be_said_which_letters(app: App) -> None:
             await verb()
         with pytest.raises(ConfigurationError, match="give ids=, or task= and reason=, not both"):
             await verb(ids=["a"], task="fail")
-        with pytest.raises(ConfigurationError, match="ids must be a list of ids, not the text 'a'"):
+        with pytest.raises(ConfigurationError, match="ids must be a list of ids, not 'a'"):
             await verb(ids="a")
+
+
+async def test_a_handle_is_no_id(app: App) -> None:
+    """Nothing is called so: the answer was that there is no such job, and the job ran."""
+    handle: Any = await app.remote("see").enqueue()
+    asked: list[Callable[[], Awaitable[object]]] = [
+        lambda: app.admin.cancel([handle]),
+        lambda: app.admin.cancel(handle),
+        lambda: app.admin.replay(ids=[handle]),
+        lambda: app.admin.discard(ids=[handle]),
+        lambda: app.admin.retry_now(handle),
+        lambda: app.admin.edit(handle),
+        lambda: app.admin.job(handle),
+        lambda: app.job(handle).status(),
+    ]
+    for ask in asked:
+        with pytest.raises(ConfigurationError, match=r"an id is a text, such as job\.id|a list of ids"):
+            await ask()
 
 
 async def test_hundreds_of_letters_are_replayed_in_steps(app: App) -> None:
@@ -509,3 +530,23 @@ async def test_thousands_are_purged_in_steps(app: App) -> None:
 async def test_a_queue_that_cannot_be_is_refused(app: App, verb: str) -> None:
     with pytest.raises(ConfigurationError, match="queue name 'two words'"):
         await getattr(app.admin, verb)("two words")
+
+
+async def test_an_id_that_is_no_text_is_an_error_of_the_tree(tmp_path: Path) -> None:
+    """`json.loads` makes half a surrogate pair of what a visitor of a site has sent."""
+    app, id = App(f"sqlite:///{tmp_path}/jobs.db"), "\ud800x"
+    looks: list[Callable[[], Awaitable[object]]] = [
+        lambda: app.job(id).status(),
+        lambda: app.admin.job(id),
+        lambda: app.admin.jobs(id),
+        lambda: app.admin.dead(queue=id),
+        lambda: app.admin.cancel([id]),
+        lambda: app.admin.replay(ids=[id]),
+        lambda: app.admin.retry_now(id),
+        lambda: app.admin.release_key("default", id),
+    ]
+    await app.remote("see").enqueue()
+    for look in looks:
+        with pytest.raises(ConfigurationError, match=r"ud800x' is not text in UTF-8"):
+            await look()
+    await app.close()

@@ -117,6 +117,20 @@ async def test_a_login_that_cannot_be_read_is_a_wrong_one(guarded: Visitor, body
     assert (await guarded.client.post("/login", content=body, headers=headers)).status_code == 401
 
 
+async def test_a_visitor_without_a_session_fills_no_memory(guarded: Visitor) -> None:
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        for _ in range(100):
+            sent += 1
+            yield b"x" * 1024
+
+    headers = {"origin": guarded.base, "content-type": "application/x-www-form-urlencoded"}
+    assert (await guarded.client.post("/login", content=endless(), headers=headers)).status_code == 401
+    assert sent < 20
+
+
 async def test_guessing_is_bounded(guarded: Visitor) -> None:
     for guess in range(ATTEMPTS):
         await guarded.post("/login", {"password": str(guess)})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from functools import partial
 
 import msgspec
@@ -14,6 +14,7 @@ from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.answers import DeadFilter, ReplayAnswer
 from headrace.core.records.record import DeadLetter, JobStatus, Page, Record, opened_letter
+from headrace.core.values.checks import checked_id
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.streams import StreamRouter
 
@@ -143,9 +144,9 @@ def dead_filter(task: str | None, reason: DeadReason | str | None) -> DeadFilter
 
 
 def listed(ids: Sequence[str]) -> Sequence[str]:
-    if isinstance(ids, str):
-        raise ConfigurationError(f"ids must be a list of ids, not the text {ids!r}")
-    return list(ids)
+    if isinstance(ids, str) or not isinstance(ids, Iterable):
+        raise ConfigurationError(f"ids must be a list of ids, not {ids!r}")
+    return [checked_id(id) for id in ids]
 
 
 def _reason(reason: DeadReason | str) -> DeadReason:

@@ -10,6 +10,7 @@ from typing import TypeVar
 
 import click
 
+from headrace.cli.output.render import printable
 from headrace.cli.target.option_types import setting
 from headrace.observability.context import JobContext
 from headrace.observability.json_logs import JsonLines
@@ -21,14 +22,15 @@ _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1"
 
 
 class TextFormatter(logging.Formatter):
-    """The time, a short level, the text, and for which job it was written; colours only on a terminal."""
+    """The time, a short level, the text, and for which job it was written; colours only on a terminal. A
+    handler may log what somebody else has sent, so characters that control a terminal become codes."""
 
     def __init__(self, *, coloured: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
         self._coloured = coloured
 
     def format(self, record: logging.LogRecord) -> str:
-        line = super().format(record)
+        line = printable(super().format(record))
         job_id = getattr(record, "job_id", "")
         if job_id and not hasattr(record, "signal"):  # which says so in its own words
             line += one_line(f" [{getattr(record, 'task', '')} {job_id}]")

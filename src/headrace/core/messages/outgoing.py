@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from .message import Message, Stream
+from .message import HIGH, LOW, Message, Stream
 
 
 class Outgoing(msgspec.Struct, frozen=True, gc=False):
@@ -42,4 +42,9 @@ def encode_outgoing(outgoing: Outgoing) -> bytes:
 
 
 def decode_outgoing(data: bytes) -> Outgoing:
-    return _decoder.decode(data)
+    outgoing = _decoder.decode(data)
+    if not HIGH <= outgoing.message.priority <= LOW:
+        raise ValueError(f"there is no priority {outgoing.message.priority}")
+    if outgoing.limit is not None and outgoing.limit < 1:
+        raise ValueError(f"{outgoing.limit} is no limit of a queue or a topic")
+    return outgoing

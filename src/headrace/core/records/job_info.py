@@ -211,8 +211,11 @@ def runs_of(record: Record) -> tuple[RunInfo, ...]:
         error = "cancelled" if status is JobStatus.CANCELLED else ""
         started, ended = moment(record.started_us), moment(record.ended_us)
         runs.append(RunInfo(state.attempt, record.worker, started, ended, error))
-    elif record.started_us and runs:  # the history knows the last run better
-        started, ended = moment(record.started_us), moment(record.ended_us)
+    elif failed and record.started_us:
+        # The history knows when the run itself began, the trail when it ended. Entries of earlier versions
+        # may begin later than that.
+        ended_us = record.ended_us if record.started_us > failed[-1].at_us else failed[-1].at_us
+        started, ended = moment(record.started_us), moment(ended_us)
         runs[-1] = msgspec.structs.replace(runs[-1], started_at=started, ended_at=ended)
     return tuple(runs)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from headrace.core.encoding.decoding import DECODE_ERRORS
 from headrace.core.messages.ids import new_id
 from headrace.core.outbox.outbox import OUTGOING_BYTES
 from headrace.core.rules.producers import OUTBOX
@@ -43,9 +44,21 @@ class OpenBatch(msgspec.Struct, frozen=True, array_like=True):
         return OpenBatch(self.epoch, self.number)
 
 
+_decode = msgspec.msgpack.Decoder(OpenBatch).decode
+
+
 def new_batches() -> OpenBatch:
     """The record of an outbox from which nothing was taken yet."""
     return OpenBatch(new_id())
+
+
+def stored_batch(data: bytes | None) -> OpenBatch | None:
+    """The record of an outbox. None: there is none, or it cannot be read. Then a new epoch begins: the
+    messages that were under way are appended once more, which their ids allow."""
+    try:
+        return None if data is None else _decode(data)
+    except DECODE_ERRORS:
+        return None
 
 
 def count_within(sizes: Iterable[int], limit: int) -> int:

@@ -33,6 +33,13 @@ def due_moment(option: str, value: object) -> datetime:
     raise ConfigurationError(f"{option} must be before {LATEST:%Y-%m-%d} UTC, not {value!r}")
 
 
+def checked_id(value: object) -> str:
+    """`value` if it is a text. A handle in its place would be no job that any store knows."""
+    if isinstance(value, str):
+        return value
+    raise ConfigurationError(f"an id is a text, such as job.id, not {value!r}")
+
+
 def flag(option: str, value: object) -> bool:
     """`value` if it is True or False."""
     if isinstance(value, bool):

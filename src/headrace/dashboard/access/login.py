@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 
@@ -12,6 +14,9 @@ from headrace.dashboard.site import Content, Site
 from .access import LOGIN, client_of, root_of
 from .sessions import COOKIE, SESSION, Sessions
 
+#: Bytes of the form. Every visitor may send one, so it is much shorter than other forms.
+MOST_BYTES: Final = 16 * 1024
+
 
 async def form(request: Request) -> Response:
     return _form(request, 200)
@@ -20,7 +25,7 @@ async def form(request: Request) -> Response:
 async def log_in(request: Request) -> Response:
     sessions: Sessions = request.app.state.sessions
     try:
-        password = (await fields_of(request)).get("password")
+        password = (await fields_of(request, MOST_BYTES)).get("password")
     except ConfigurationError:
         password = ""  # nosec B105 # none is set
     if not password or not sessions.accepts(password, client_of(request)):

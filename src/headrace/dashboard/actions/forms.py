@@ -28,10 +28,10 @@ class FormFields:
         return [value for key, value in self._pairs if key == name]
 
 
-async def fields_of(request: Request) -> FormFields:
+async def fields_of(request: Request, most_bytes: int = MOST_BYTES) -> FormFields:
     if not request.headers.get("content-type", "").startswith("application/x-www-form-urlencoded"):
         raise ConfigurationError("the request is not a form")
-    body = await _body_of(request)
+    body = await _body_of(request, most_bytes)
     try:
         pairs = parse_qsl(body.decode(), keep_blank_values=True, max_num_fields=MOST_FIELDS)
     except (UnicodeDecodeError, ValueError) as error:
@@ -39,13 +39,13 @@ async def fields_of(request: Request) -> FormFields:
     return FormFields(pairs)
 
 
-async def _body_of(request: Request) -> bytes:
+async def _body_of(request: Request, most_bytes: int) -> bytes:
     body = bytearray()
     try:
         async with asyncio.timeout(MOST_SECONDS):
             async for chunk in request.stream():
                 body += chunk
-                if len(body) > MOST_BYTES:
+                if len(body) > most_bytes:
                     raise ConfigurationError("the form is too long")
     except TimeoutError as error:
         raise ConfigurationError(f"the form did not arrive within {MOST_SECONDS:g} seconds") from error

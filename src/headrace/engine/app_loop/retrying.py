@@ -12,7 +12,7 @@ from typing import TypeAlias, TypeVar
 
 import msgspec
 
-from headrace.core.errors import BackendUnavailable, ChangesRefused
+from headrace.core.errors import BackendUnavailable, ChangesRefused, ConfigurationError
 from headrace.engine.service import backoff
 
 T = TypeVar("T")
@@ -90,6 +90,9 @@ async def with_retries(
         asked_at = time.monotonic()
         try:
             return await (_until(until, ask, last) if bounded else ask())
+        except UnicodeEncodeError as error:
+            # An id or a name with half a surrogate pair, as JSON from elsewhere may hold it: no store has it.
+            raise ConfigurationError(f"{error.object[:200]!r} is not text in UTF-8") from error
         except BackendUnavailable as error:
             if on_error is not None:
                 on_error(error)

@@ -41,11 +41,14 @@ class EntryMaker:
         claim, outcome = finished.claim, finished.outcome
         dead = outcome if isinstance(outcome, Dead) else None
         body, note = self._masked(claim.id, claim.body)
+        state = _state(claim, outcome)
+        # The settlement is written some time after the run. When a run fails, its trail says when it ended.
+        run_ended_us = state.trail[-1].at_us if state.trail[-1:] != claim.state.trail[-1:] else ended_us
         ended = EndedJob(
             body=body,
-            started_us=ended_us - microseconds(finished.seconds) if finished.seconds else 0,
+            started_us=run_ended_us - microseconds(finished.seconds) if finished.seconds else 0,
             worker=self._worker,
-            state=_state(claim, outcome),
+            state=state,
             priority=claim.priority,
             reason=dead.reason.value if dead else "",
             failure=dead.failure if dead else None,

@@ -126,7 +126,7 @@ class Relay(Service):
             try:
                 answers += await self._backend.append(alone)
             except (RequestRefused, ValueError) as error:
-                await self._bury(target.stream, message, str(error))
+                await self._bury_refused(batch, index, target.stream, message, str(error))
                 answers.append(Answer(message.id, "duplicate"))
         return answers
 
@@ -194,11 +194,28 @@ class Relay(Service):
             dead_letter=opened_letter(dead_letter_of(record)),
         )
 
+    async def _bury_refused(
+        self, batch: OutgoingBatch, index: int, stream: Stream, message: Message, text: str
+    ) -> None:
+        """Make a dead letter of what its target never takes: otherwise it would hold up all that follows."""
+        if stream.kind != "topic":
+            try:
+                await self._bury(stream, message, text)
+                return
+            except (RequestRefused, ValueError):
+                pass  # its id, or the name of its queue, is what the store refuses
+        text = f"{stream.kind} {stream.name!r} does not take it: {text}"
+        await self._bury_content(batch, index, text, DeadReason.REFUSED)
+
     async def _bury_unreadable(self, batch: OutgoingBatch, sending: _Sending) -> None:
         for index, text in sending.unreadable:
-            id = f"outgoing-{batch.producer.rpartition(':')[2]}-{batch.number}-{index}"
-            message = Message(id, "", batch.entries[index].content)
-            await self._bury(batch.origin or UNREADABLE, message, text, DeadReason.UNDECODABLE)
+            await self._bury_content(batch, index, text, DeadReason.UNDECODABLE)
+
+    async def _bury_content(self, batch: OutgoingBatch, index: int, text: str, reason: DeadReason) -> None:
+        """Keep the bytes of an entry, under an id of their own."""
+        id = f"outgoing-{batch.producer.rpartition(':')[2]}-{batch.number}-{index}"
+        message = Message(id, "", batch.entries[index].content)
+        await self._bury(batch.origin or UNREADABLE, message, text, reason)
 
     def _announce(self, stream: Stream, message: Message, answer: Answer) -> None:
         signal = JobEnqueued if stream.kind == "queue" else EventPublished

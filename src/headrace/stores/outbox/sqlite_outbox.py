@@ -21,7 +21,7 @@ from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.outgoing import Outgoing, encode_outgoing
 from headrace.core.outbox.database import Ask, Dialect, OutboxDatabase, Recognition, Statement
 from headrace.core.outbox.outbox import OutboxRecord, OutgoingBatch, OutgoingEntry
-from headrace.core.rules.outbox import OpenBatch, new_batches
+from headrace.core.rules.outbox import OpenBatch, new_batches, stored_batch
 from headrace.core.runtime.clock import TimeSource
 from headrace.core.runtime.daemon_thread import in_daemon_thread
 from headrace.stores.sqlite.file.address import path_of
@@ -38,7 +38,6 @@ BUSY: Final = 2.0
 ROWS: Final = 100
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(OpenBatch).decode
 
 IDENTITY: Final = """
 SELECT file, EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'headrace_outbox')
@@ -46,12 +45,16 @@ FROM pragma_database_list WHERE name = 'main'
 """
 
 SIZES: Final = "SELECT length(content) FROM headrace_outbox WHERE namespace = ? ORDER BY seq LIMIT ?"
-READ: Final = "SELECT at_us, content FROM headrace_outbox WHERE namespace = ? ORDER BY seq LIMIT ?"
+#: Columns of SQLite take values of any type, so another program may have written text in place of a number.
+AT: Final = "CASE typeof(at_us) WHEN 'integer' THEN at_us ELSE 0 END"
+READ: Final = (
+    f"SELECT {AT}, CAST(content AS BLOB) FROM headrace_outbox WHERE namespace = ? ORDER BY seq LIMIT ?"  # nosec B608
+)
 NUMBERS: Final = "SELECT seq FROM headrace_outbox WHERE namespace = ? ORDER BY seq LIMIT ?"
 FORGET: Final = "DELETE FROM headrace_outbox WHERE seq = ?"
-COUNT: Final = "SELECT count(*), min(at_us) FROM headrace_outbox WHERE namespace = ?"
+COUNT: Final = f"SELECT count(*), min({AT}) FROM headrace_outbox WHERE namespace = ?"  # nosec B608
 IS_ANY: Final = "SELECT EXISTS (SELECT 1 FROM headrace_outbox WHERE namespace = ?)"
-READ_BATCH: Final = "SELECT batch FROM headrace_outbox_batches WHERE namespace = ?"
+READ_BATCH: Final = "SELECT CAST(batch AS BLOB) FROM headrace_outbox_batches WHERE namespace = ?"
 WRITE_BATCH: Final = "INSERT OR REPLACE INTO headrace_outbox_batches (namespace, batch) VALUES (?, ?)"
 
 
@@ -161,7 +164,7 @@ class SqliteOutbox(OutboxDatabase):
 
     def _open_batch(self, handle: sqlite3.Connection) -> OpenBatch:
         row = handle.execute(READ_BATCH, (self._namespace,)).fetchone()
-        return new_batches() if row is None else _decode(row[0])
+        return stored_batch(row and row[0]) or new_batches()
 
     async def _run(self, call: Callable[[sqlite3.Connection], T], *, create: bool = False) -> T:
         async with self._lock:

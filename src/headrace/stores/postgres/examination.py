@@ -20,6 +20,7 @@ from headrace.stores.postgres.schema.grants import (
 from headrace.stores.postgres.schema.migrations import CURRENT
 from headrace.stores.postgres.schema.schema import READ
 from headrace.stores.postgres.session.connection import PostgresConnection
+from headrace.stores.postgres.session.encryption import connection_finding
 from headrace.stores.postgres.steps import PostgresSteps
 
 #: The oldest server that the tests run on, as `server_version_num` has it.
@@ -67,6 +68,7 @@ class PostgresExamination(PostgresSteps, Examination):
     async def _examine(self, connection: PostgresConnection) -> list[Finding]:
         return [
             *await _server(connection),
+            connection_finding(connection.raw),
             await _schema(connection),
             await _rights(connection, self._address.schema),
             await _tables(connection, self._address.schema),

@@ -21,6 +21,7 @@ from headrace import (
 )
 from headrace.core.crypto.keys import new_key
 from headrace.core.messages.message import Batch, Message, Stream
+from headrace.core.records.record import moment
 from tests.support.waiting import wait_until
 
 DEFAULT = Stream("queue", "default")
@@ -91,6 +92,9 @@ async def test_every_attempt_is_kept_with_its_error(make_app: MakeApp) -> None:
     assert (dead.status, dead.args, dead.reason) == ("dead", (9,), "exhausted")
     assert dead.ran is not None
     assert dead.worker == dead.runs[-1].worker
+    ends = [moment(entry.at_us) for entry in dead.trail]  # a run ends before its settlement is written
+    assert [run.ended_at for run in dead.runs] == ends
+    assert all(run.started_at and run.ended_at and run.started_at <= run.ended_at for run in dead.runs)
 
 
 async def test_a_kept_result_gets_the_details_of_the_history(make_app: MakeApp) -> None:

@@ -44,6 +44,12 @@ def test_the_name_of_a_job_steers_no_terminal() -> None:
     assert TextFormatter(coloured=False).format(line).endswith(r" [\u202eevil\n \x9b2J\x1b[31m]")
 
 
+def test_what_a_handler_logs_steers_no_terminal() -> None:
+    line = record(logging.INFO, "got \x9b2J\x1b[31m\u202eevil\r\tas it is\nand more")
+    shown = TextFormatter(coloured=False).format(line)
+    assert shown.endswith("got \\x9b2J\\x1b[31m\\u202eevil\\r\tas it is\nand more")
+
+
 @pytest.mark.usefixtures("root_restored")
 def test_lines_go_to_standard_error_from_the_level_on(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

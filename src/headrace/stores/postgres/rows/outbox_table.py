@@ -10,11 +10,10 @@ import msgspec
 
 from headrace.core.messages.message import Stream
 from headrace.core.outbox.outbox import OutgoingBatch, OutgoingEntry
-from headrace.core.rules.outbox import OpenBatch, count_within, new_batches
+from headrace.core.rules.outbox import OpenBatch, count_within, new_batches, stored_batch
 from headrace.stores.postgres.session.connection import Row
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(OpenBatch).decode
 
 
 class Statements(Protocol):
@@ -45,6 +44,7 @@ class OutboxTable:
         self.read = f"SELECT seq, at_us, content {rows} AND batch = $2 ORDER BY seq LIMIT $3"  # nosec B608
         self.forget = f"DELETE FROM headrace.{table} {found}"  # nosec B608
         self.keep = f"UPDATE headrace.{table} SET batch = NULL {found}"  # nosec B608
+        self.release = f"UPDATE headrace.{table} SET batch = NULL WHERE {key} = $1 AND batch IS NOT NULL"  # nosec B608
         self.is_any = f"SELECT EXISTS (SELECT {rows})"  # nosec B608
         self.ensure_batch = f"INSERT INTO headrace.{batches} VALUES ($1, $2) ON CONFLICT DO NOTHING"  # nosec B608
         self.lock_batch = f"SELECT batch FROM headrace.{batches} WHERE {key} = $1 FOR UPDATE"  # nosec B608
@@ -87,7 +87,11 @@ class OutboxTable:
         if not rows:
             await statements.change(self.ensure_batch, (key, _encode(new_batches())))
             rows = await statements.rows(self.lock_batch, (key,))
-        return _decode(rows[0][0])
+        before = stored_batch(rows[0][0])
+        if before is None:
+            # It cannot be read: what was under way is taken anew.
+            await statements.change(self.release, (key,))
+        return before or new_batches()
 
 
 OF_STREAMS: Final = OutboxTable("outgoing", "outboxes", "stream")

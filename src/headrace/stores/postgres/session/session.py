@@ -22,6 +22,7 @@ from headrace.stores.postgres.statements.limit_statements import LOCK_FROM_THE_B
 from headrace.stores.sql.wake_ups import WakeUps
 
 from .connection import PostgresConnection, Row
+from .encryption import warn_of_plain_text
 from .listener import NotificationListener, Notifier
 from .pool import Pool
 from .transaction import PostgresTransaction, TryAgain
@@ -89,6 +90,7 @@ class Session:
         try:
             await self._listener.start()
             async with self.pool.connection() as connection:
+                warn_of_plain_text(connection.raw, self._address.description)
                 await bring_up_to_date(connection, self._address)
                 [(self.database_id,)] = await connection.rows(READ_ID)
         except BaseException as error:

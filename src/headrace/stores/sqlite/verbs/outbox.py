@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.messages.message import Stream
 from headrace.core.outbox.outbox import Outboxes, OutboxRecord, OutgoingBatch, OutgoingEntry, Refusal
-from headrace.core.rules.outbox import OpenBatch, new_batches
+from headrace.core.rules.outbox import OpenBatch, new_batches, stored_batch
 from headrace.stores.sql.lanes import DEAD, FIRST_PRIORITY
 from headrace.stores.sqlite.connection.connection import Connection
 from headrace.stores.sqlite.statements import outbox_statements
@@ -19,7 +19,6 @@ from headrace.stores.sqlite.threads.store_threads import StoreThreads
 from headrace.stores.sqlite.threads.transaction import Transaction, new_number
 
 _encode = msgspec.msgpack.Encoder().encode
-_decode = msgspec.msgpack.Decoder(OpenBatch).decode
 
 
 class SqliteOutboxes(StoreThreads, Outboxes):
@@ -81,8 +80,7 @@ def _hand_on(transaction: Transaction, batch: OutgoingBatch, kept: frozenset[int
 
 
 def _open_batch(connection: Connection, stream: int) -> OpenBatch:
-    stored = connection.value(outbox_statements.READ_BATCH, (stream,))
-    return new_batches() if stored is None else _decode(stored)
+    return stored_batch(connection.value(outbox_statements.READ_BATCH, (stream,))) or new_batches()
 
 
 def _list(connection: Connection, namespace: str, now_us: int) -> list[OutboxRecord]:

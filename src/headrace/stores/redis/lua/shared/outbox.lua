@@ -7,10 +7,13 @@ local function put_outgoing(content)
   redis.call('XADD', OUTBOX, '*', 'a', digits(clock()), 'c', content)
 end
 
--- The batch under way; an epoch of nil: nothing is known of batches.
+-- The batch under way; an epoch of nil: nothing is known of batches, or what is there cannot be read.
 local function read_batch()
   local epoch, number, count, held_until, relay =
-    string.match(text_at(BATCH) or '', '^(%S+) (%d+) (%d+) (%d+) (.*)$')
+    string.match(text_at(BATCH) or '', '^(%w+) (%d+) (%d+) (%d+) (.*)$')
+  if epoch and (#number > 15 or #count > 6) then
+    return nil
+  end
   return epoch, tonumber(number), tonumber(count), tonumber(held_until), relay
 end
 
