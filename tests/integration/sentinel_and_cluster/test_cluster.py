@@ -329,7 +329,7 @@ async def test_a_queue_that_moves_under_load_loses_and_doubles_nothing(
 ) -> None:
     flags = ("--queues", ",".join(QUEUES))
     for _ in range(2):
-        await workshop.start_ready(*flags)
+        await workshop.start_ready(*flags, lease=10.0)
     slot = cluster.slot_of(tag())
     to = another(cluster, slot)
     async with Load(workshop, QUEUES) as load:
@@ -346,7 +346,7 @@ async def test_a_queue_that_is_moved_in_one_step_hardly_stands_still(
     cluster: Cluster, workshop: Workshop
 ) -> None:
     """As Valkey 9 and Redis 8.4 can."""
-    await workshop.start_ready("--queues", ",".join(QUEUES))
+    await workshop.start_ready("--queues", ",".join(QUEUES), lease=10.0)
     slot = cluster.slot_of(tag())
     owner, to = cluster.owner(slot), another(cluster, slot)
     async with Load(workshop, QUEUES) as load:
