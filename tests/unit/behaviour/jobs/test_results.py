@@ -217,6 +217,7 @@ async def test_a_timeout_says_that_no_worker_serves_the_queue(
     app: App, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(lookup, "OVERTIME", 30.0)  # a busy machine needs more than a second to look
+
     @app.task(name="see", queue="mails")
     async def see() -> int:
         return 1
