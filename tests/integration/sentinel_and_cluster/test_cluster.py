@@ -445,7 +445,7 @@ async def test_the_leases_on_other_nodes_are_renewed_while_one_hangs(
         os.kill(hung.pid, signal.SIGSTOP)
         try:
             with monkeypatch.context() as brief:
-                brief.setattr(connection, "REPLY_TIMEOUT", 1.0)
+                brief.setattr(connection, "REPLY_TIMEOUT", 3.0)
                 told = await leases.renew(claims)
                 unknown = [
                     claim for claim, renewal in zip(claims, told, strict=True) if renewal is not Renewal.KEPT
