@@ -52,7 +52,7 @@ async def test_a_recovered_message_counts_a_crash_and_remembers_it(stand: Stand)
     assert (state.failures, state.crashes, state.releases, state.attempt) == (0, 1, 0, 2)
     (trouble,) = state.trail
     assert (trouble.what, trouble.worker) == ("crashed", "host-7")
-    assert abs(trouble.at_us - stand.now_us()) < SECOND
+    assert abs(trouble.at_us - stand.now_us()) < 5 * SECOND
 
 
 async def test_a_crash_adds_to_the_state_that_was_there(stand: Stand) -> None:
@@ -284,7 +284,7 @@ async def test_when_the_clock_is_set_forward_nothing_is_taken_for_one_lease(stan
     await stand.step(3600)
     seen = await stand.backend.reclaim([stand.source], limit=10)
     assert seen.recovered == ()
-    assert abs(seen.stepped_us - microseconds(3600)) < SECOND
+    assert abs(seen.stepped_us - microseconds(3600)) < 5 * SECOND
     assert await stand.backend.reclaim([stand.source], limit=10) == Reclaimed()
     await stand.advance(LEASE - 1)
     assert await stand.renew(claim) == [Renewal.KEPT]
@@ -322,7 +322,7 @@ async def test_when_the_clock_is_set_back_leases_run_out_from_the_new_time(stand
     await stand.step(-3600)
     seen = await stand.backend.reclaim([stand.source], limit=10)
     assert seen.recovered == ()
-    assert abs(seen.stepped_us + microseconds(3600)) < SECOND
+    assert abs(seen.stepped_us + microseconds(3600)) < 5 * SECOND
     await stand.advance(LEASE - 1)
     assert await stand.reclaim() == []
     await stand.advance(2)
