@@ -77,9 +77,9 @@ async def test_a_result_that_could_not_be_kept_leaves_its_reason(stand: Stand) -
 async def test_a_result_is_forgotten_when_its_time_has_passed(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, kept(b"42", ttl=60))
-    await stand.advance(59)
+    await stand.advance(50)
     assert await stand.status(claim.id) is JobStatus.SUCCEEDED
-    await stand.advance(2)
+    await stand.advance(11)
     assert await stand.backend.get(stand.stream, claim.id) is None
 
 

@@ -138,9 +138,9 @@ async def test_the_mark_of_a_cancelled_retry_stays_for_the_time_the_canceller_wa
     claim = await stand.running()
     await stand.backend.cancel(stand.stream, claim.id, ttl_us=microseconds(60))
     await stand.settle(claim, retry())
-    await stand.advance(59)
+    await stand.advance(50)
     assert await stand.status(claim.id) is JobStatus.CANCELLED
-    await stand.advance(2)
+    await stand.advance(11)
     assert await stand.status(claim.id) is JobStatus.UNKNOWN
 
 

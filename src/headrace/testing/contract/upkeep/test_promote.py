@@ -23,7 +23,7 @@ async def test_with_nothing_scheduled_nothing_is_promoted(stand: Stand) -> None:
 
 async def test_nothing_is_promoted_before_it_is_due(stand: Stand) -> None:
     id = await stand.add(delay=10)
-    await stand.advance(9)
+    await stand.advance(5)
     assert (await stand.promote()).count == 0
     assert await stand.status(id) is JobStatus.SCHEDULED
 

@@ -18,7 +18,7 @@ from headrace.testing.waiting import wait_until
 
 async def test_a_lease_that_has_not_run_out_is_left_alone(stand: Stand) -> None:
     claim = await stand.running()
-    await stand.advance(LEASE - 1)
+    await stand.advance(LEASE - 5)
     assert await stand.reclaim() == []
     assert await stand.status(claim.id) is JobStatus.RUNNING
 
@@ -257,9 +257,9 @@ async def test_after_an_outage_nobody_takes_anything_for_one_lease(stand: Stand)
     await stand.advance(LEASE + 1)
     assert (await other.reclaim([stand.source], limit=10, after_outage=True)).recovered == ()
     assert await stand.reclaim() == []
-    await stand.advance(LEASE - 1)
+    await stand.advance(LEASE - 5)
     assert await stand.reclaim() == []
-    await stand.advance(2)
+    await stand.advance(6)
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
 
 
@@ -286,11 +286,11 @@ async def test_when_the_clock_is_set_forward_nothing_is_taken_for_one_lease(stan
     assert seen.recovered == ()
     assert abs(seen.stepped_us - microseconds(3600)) < 5 * SECOND
     assert await stand.backend.reclaim([stand.source], limit=10) == Reclaimed()
-    await stand.advance(LEASE - 1)
+    await stand.advance(LEASE - 5)
     assert await stand.renew(claim) == [Renewal.KEPT]
-    await stand.advance(LEASE - 1)
+    await stand.advance(LEASE - 5)
     assert await stand.reclaim() == []
-    await stand.advance(2)
+    await stand.advance(6)
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
 
 
@@ -323,9 +323,9 @@ async def test_when_the_clock_is_set_back_leases_run_out_from_the_new_time(stand
     seen = await stand.backend.reclaim([stand.source], limit=10)
     assert seen.recovered == ()
     assert abs(seen.stepped_us + microseconds(3600)) < 5 * SECOND
-    await stand.advance(LEASE - 1)
+    await stand.advance(LEASE - 5)
     assert await stand.reclaim() == []
-    await stand.advance(2)
+    await stand.advance(6)
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
 
 
