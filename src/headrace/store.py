@@ -141,7 +141,7 @@ from headrace.core.store import (
 )
 from headrace.core.store import Store as Store
 from headrace.core.topics.deferred_keys import DeferredKey, DeferredKeys
-from headrace.core.topics.retention import room_in_log
+from headrace.core.topics.retention import LogDrawer, room_in_log
 from headrace.core.topics.topic import (
     BEGINNING,
     LIVE_FOR,
@@ -226,6 +226,7 @@ __all__ = [
     "Limiting",
     "ListingPart",
     "ListingWalk",
+    "LogDrawer",
     "LogEntry",
     "LogLine",
     "Message",

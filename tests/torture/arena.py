@@ -27,7 +27,6 @@ class Arena:
         self.random = random
         self.lease = fleet.lease
         self._recorder = recorder
-        self.injected = 0
 
     def one(self, role: Role) -> Member:
         return self.random.choice(self.fleet.of(role))
@@ -52,7 +51,6 @@ class Arena:
         self._recorder.write(
             "fault_begun", run=run, value=name, targets=targets, loses=loses, gentle=gentle, ahead=ahead
         )
-        self.injected += 1
         try:
             yield
         finally:

@@ -25,7 +25,7 @@ PIECE: Final = 1 << 16
 #: does not reach the server, and this error is its reply.
 LOSE: Final = b""
 Verdict = bytes | None
-Judge = Callable[[list[bytes]], Verdict]
+Decide = Callable[[list[bytes]], Verdict]
 
 
 class FaultyProxy:
@@ -34,7 +34,7 @@ class FaultyProxy:
     def __init__(self, server_port: int, dialogue: Callable[[], Dialogue]) -> None:
         self.delay = 0.0  #: seconds by which each piece is late
         self.piece = PIECE  #: bytes passed on at once
-        self.judge: Judge | None = None
+        self.decide: Decide | None = None
         self.swallows = False  #: whether everything vanishes, also what new connections bring
         self.refuses = False  #: whether new connections are closed at once
         self._connections: set[Connection] = set()
@@ -57,7 +57,7 @@ class FaultyProxy:
         if self.swallows:
             self.swallow_standing()
         self.swallows = self.refuses = False
-        self.delay, self.piece, self.judge = 0.0, PIECE, None
+        self.delay, self.piece, self.decide = 0.0, PIECE, None
 
     def reset(self) -> None:
         """RST on every connection, to both ends."""
@@ -116,7 +116,7 @@ class Connection:
     async def forward(self, reader: asyncio.StreamReader) -> None:
         while data := await reader.read(PIECE):
             for request in self._dialogue.requests(data):
-                if request.answered and self._judged(request.words):
+                if request.answered and self._decided(request.words):
                     await self._answer_in_turn()
                 else:
                     await self._pass_on(request.data, self._server)
@@ -137,8 +137,8 @@ class Connection:
                 raw.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
             end.transport.abort()
 
-    def _judged(self, words: list[bytes]) -> Verdict:
-        verdict = self._proxy.judge(words) if self._proxy.judge else None
+    def _decided(self, words: list[bytes]) -> Verdict:
+        verdict = self._proxy.decide(words) if self._proxy.decide else None
         self._verdicts.append(verdict)
         return verdict
 

@@ -8,6 +8,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from types import FunctionType, GenericAlias, ModuleType
 from typing import Any, get_args, get_origin, get_overloads, get_type_hints
@@ -55,10 +56,14 @@ SPECIAL = {"__aenter__", "__aiter__", "__anext__", "__call__", "__enter__", "__i
 
 def test_everything_in_the_annotations_of_the_public_api_is_public() -> None:
     public = {value for module in MODULES for value in exported(module) if isinstance(value, type)}
+    functions = {value for module in MODULES for value in exported(module) if isinstance(value, FunctionType)}
+    named = [
+        *chain.from_iterable(map(classes_in, public)),
+        *chain.from_iterable(map(classes_in_function, functions)),
+    ]
     hidden = {
         f"{found.__module__}.{found.__name__}": where
-        for each in public
-        for where, found in classes_in(each)
+        for where, found in named
         if found not in public and not found.__name__.startswith("_")
     }
     assert hidden == {}
@@ -84,10 +89,14 @@ def classes_in(public: type) -> Iterator[tuple[str, type]]:
                 yield from ((f"{public.__name__}.{name}", found) for found in classes_of(annotation))
         for name, member in vars(base).items():
             if is_visible(public, name):
-                for function in functions_of(member):
-                    for annotation in hints_of(function).values():
-                        where = f"{public.__name__}.{name}"
-                        yield from ((where, found) for found in classes_of(annotation))
+                yield from classes_in_function(member)
+
+
+def classes_in_function(member: object) -> Iterator[tuple[str, type]]:
+    """The classes of headrace in the annotations of a function, a method or a property."""
+    for function in functions_of(member):
+        for annotation in hints_of(function).values():
+            yield from ((function.__qualname__, found) for found in classes_of(annotation))
 
 
 def is_visible(public: type, name: str) -> bool:

@@ -175,7 +175,7 @@ class Messages:
         self._part(entry, now_us)
 
     def _part(self, entry: Entry, now_us: int) -> None:
-        """What every end has in common: the key is released, and the processes that wait for it are told."""
+        """What every end has in common: the key is released, and the processes that wait for it are woken."""
         expired = entry.status is JobStatus.EXPIRED
         self._release_key(entry, "finished", "started", *(["elapsed"] if expired else []))
         self.around.ended(self.stream, entry.id)

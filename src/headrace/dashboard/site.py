@@ -19,6 +19,7 @@ from headrace.admin.place import Place
 from headrace.app import App
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.values.times import ago, span
+from headrace.core.values.whole_numbers import counted
 from headrace.dashboard.access.access import path_of, root_of
 from headrace.dashboard.actions.flash import clear_flash, flash_of
 from headrace.dashboard.pages.plot import plot
@@ -140,7 +141,7 @@ def _environment(templates: Path) -> Environment:
         "clock_time": text.clock_time,
         "tone": text.tone,
         "number": text.number,
-        "counted": text.counted,
+        "counted": counted,
         "problem": text.problem,
         "span": span,
         "plot": plot,

@@ -60,10 +60,6 @@ def number(value: float) -> str:
     return f"{value:,.0f}"
 
 
-def counted(value: int, noun: str) -> str:
-    return f"{value:,} {noun}{'' if value == 1 else 's'}"
-
-
 def problem(kind: str, message: str) -> str:
     """An error as Python writes it, with the parts that are known."""
     return ": ".join(filter(None, (kind, message)))

@@ -47,6 +47,7 @@ from headrace.core.signals import (
     WorkerStopping,
 )
 from headrace.core.values.times import span
+from headrace.core.values.whole_numbers import counted
 
 #: How a listener is added: `on(signal, listener)`.
 On = Callable[[type[Signal], Callable[[Signal], None]], object]
@@ -232,12 +233,8 @@ def _text(signal: Signal) -> tuple[int, str]:
 
 
 def _runs(signal: JobDied | EventDied) -> str:
-    attempts = _counted(signal.attempt, "attempt")
+    attempts = counted(signal.attempt, "attempt")
     return f"{attempts}, the last took {span(signal.seconds)}" if signal.seconds else attempts
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def _detail(signal: Signal) -> tuple[int, str]:
@@ -282,7 +279,7 @@ def _worker_line(signal: Signal) -> tuple[int, str]:
         case WorkerStopping(running=running, grace=grace):
             return logging.INFO, f"stopping: {running} running, they have {span(grace)} to end"
         case WorkerStopped(processed=processed, released=released):
-            return logging.INFO, f"stopped after {_counted(processed, 'job')}, {released:,} handed back"
+            return logging.INFO, f"stopped after {counted(processed, 'job')}, {released:,} handed back"
         case LimitChanged() | LeaseChanged():
             return logging.WARNING, _change_text(signal)
         case BackendError():

@@ -256,7 +256,14 @@ def _why(why: str) -> str:
 
 
 def _store_families(counts: StoreCounts) -> Iterable[Metric]:
-    queues, groups = counts.queues.items(), counts.groups.items()
+    yield from _queue_families(counts)
+    yield from _topic_families(counts)
+    yield from _outbox_families(counts)
+    yield _gauge("workers", "Workers seen within the last minute.", (), [((), counts.workers)])
+
+
+def _queue_families(counts: StoreCounts) -> Iterable[Metric]:
+    queues = counts.queues.items()
     yield _gauge(
         "queue_jobs",
         "Jobs in the store, by state.",
@@ -275,6 +282,10 @@ def _store_families(counts: StoreCounts) -> Iterable[Metric]:
         ("queue",),
         (((queue,), load.paused) for queue, load in queues),
     )
+
+
+def _topic_families(counts: StoreCounts) -> Iterable[Metric]:
+    groups = counts.groups.items()
     yield _gauge(
         "topic_events",
         "Events that a topic holds.",
@@ -299,21 +310,24 @@ def _store_families(counts: StoreCounts) -> Iterable[Metric]:
         EVENT,
         ((group, load.age) for group, load in groups),
     )
-    if counts.outboxes:
-        outboxes = counts.outboxes.items()
-        yield _gauge(
-            "outbox_messages",
-            "Messages that wait in an outbox to be relayed.",
-            ("outbox",),
-            (((outbox,), waiting) for outbox, (waiting, _) in outboxes),
-        )
-        yield _gauge(
-            "outbox_lag_seconds",
-            "For how long the first of them has waited.",
-            ("outbox",),
-            (((outbox,), lag) for outbox, (_, lag) in outboxes),
-        )
-    yield _gauge("workers", "Workers seen within the last minute.", (), [((), counts.workers)])
+
+
+def _outbox_families(counts: StoreCounts) -> Iterable[Metric]:
+    outboxes = counts.outboxes.items()
+    if not outboxes:
+        return
+    yield _gauge(
+        "outbox_messages",
+        "Messages that wait in an outbox to be relayed.",
+        ("outbox",),
+        (((outbox,), waiting) for outbox, (waiting, _) in outboxes),
+    )
+    yield _gauge(
+        "outbox_lag_seconds",
+        "For how long the first of them has waited.",
+        ("outbox",),
+        (((outbox,), lag) for outbox, (_, lag) in outboxes),
+    )
 
 
 def _worker_families(workers: list[ObservedWorker]) -> Iterable[Metric]:

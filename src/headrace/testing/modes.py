@@ -24,7 +24,7 @@ def memory(app: App, *, clock: Clock | None = None) -> Iterator[Kit]:
     During the block the app uses only this store. The app must not be open when the block begins.
     """
     if app in _kits:
-        raise ConfigurationError(f"{app!r} stands on a test's store already; use the kit that memory() gave")
+        raise ConfigurationError(f"{app!r} is on the store of a test already; use the kit that memory() gave")
     if app._app_loop.in_use:
         raise ConfigurationError(
             f"{app!r} is open: begin before it is first used, or close it first, with `await app.close()` "

@@ -172,8 +172,8 @@ async def test_a_server_that_loads_its_data_is_waited_for(tmp_path: Path) -> Non
 
 async def test_a_producer_and_a_worker_outlive_a_failover(server: Server) -> None:
     app = App(server.url, namespace=new_id())
-    troubles: list[BackendError] = []
-    app.on(BackendError)(troubles.append)
+    errors: list[BackendError] = []
+    app.on(BackendError)(errors.append)
 
     @app.task(name="add")
     async def add(a: int, b: int) -> int:
@@ -183,7 +183,7 @@ async def test_a_producer_and_a_worker_outlive_a_failover(server: Server) -> Non
         assert await (await add.enqueue(1, 2)).result(timeout=10) == 3
         server.command("REPLICAOF", *NOWHERE)
         enqueued = asyncio.create_task(add.enqueue(3, 4))
-        await wait_until(lambda: any("is a replica" in trouble.error for trouble in troubles))
+        await wait_until(lambda: any("is a replica" in error.error for error in errors))
         server.command("REPLICAOF", "NO", "ONE")
         assert await (await enqueued).result(timeout=10) == 7
 

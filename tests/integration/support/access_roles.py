@@ -133,12 +133,12 @@ async def read(backend: StreamRouter, url: str) -> None:
 
 async def _work_off(backend: StreamRouter, source: Stream) -> None:
     """Every outcome that is left for what can be claimed from there."""
-    trouble = TrailEntry(1, "failed", "worker")
+    entry = TrailEntry(1, "failed", "worker")
     outcomes: list[Outcome] = [
         Done(Kept(b"42", HOUR)),
         DONE,
-        Retry(FRESH.failed(trouble), 1),
-        Retry(FRESH.failed(trouble), 0),
+        Retry(FRESH.failed(entry), 1),
+        Retry(FRESH.failed(entry), 0),
         Dead(FRESH, DeadReason.EXHAUSTED, Failure("Error", "no")),
         Dead(FRESH, DeadReason.EXHAUSTED, Failure("Error", "no")),
         Snoozed(FRESH, HOUR),

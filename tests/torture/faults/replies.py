@@ -45,13 +45,13 @@ async def _lose_one_of_each(arena: Arena) -> None:
     seen: Counter[bytes] = Counter()
     nth = arena.random.randint(1, 5)
 
-    def judge(words: list[bytes]) -> Verdict:
+    def decide(words: list[bytes]) -> Verdict:
         kind = _kind(words)
         seen[kind] += 1
         return LOSE if seen[kind] == nth and words[0].upper() not in OPENING else None
 
     async with arena.store_fault("reply-lost-of-each-kind"):
-        arena.store.proxy.judge = judge
+        arena.store.proxy.decide = decide
         await arena.pause(leases=4)
         arena.store.proxy.heal()
 
@@ -59,7 +59,7 @@ async def _lose_one_of_each(arena: Arena) -> None:
 async def _lose_many(arena: Arena) -> None:
     async with arena.store_fault("replies-lost"):
         random = arena.random
-        arena.store.proxy.judge = lambda words: LOSE if random.random() < 0.05 else None
+        arena.store.proxy.decide = lambda words: LOSE if random.random() < 0.05 else None
         await arena.pause(leases=3)
         arena.store.proxy.heal()
 
@@ -68,7 +68,7 @@ async def _lose_commits(arena: Arena) -> None:
     """The server commits, and the client never hears of it."""
     async with arena.store_fault("commit-replies-lost"):
         random = arena.random
-        arena.store.proxy.judge = lambda words: (
+        arena.store.proxy.decide = lambda words: (
             LOSE if words[0].upper() == b"COMMIT" and random.random() < 0.1 else None
         )
         await arena.pause(leases=3)
@@ -79,13 +79,13 @@ async def _answer_errors(arena: Arena) -> None:
     random = arena.random
     errors = SQLSTATES if arena.store.family == "postgres" else ERRORS
 
-    def judge(words: list[bytes]) -> Verdict:
+    def decide(words: list[bytes]) -> Verdict:
         if words[0].upper() in OPENING | ENDING or random.random() > 0.3:
             return None
         return random.choice(errors)
 
     async with arena.store_fault("error-replies"):
-        arena.store.proxy.judge = judge
+        arena.store.proxy.decide = decide
         await arena.pause(leases=2)
         arena.store.proxy.heal()
 

@@ -27,7 +27,9 @@ from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Batch, Message, Stream, decode_envelope, encode_envelope
 from headrace.core.runtime.clock import MovableClock
 from headrace.core.schedules.schedule_record import add as add_schedule
+from headrace.engine.streams import StreamRouter
 from headrace.testing import memory
+from tests.support.routers import opened_router
 from tests.support.waiting import wait_until
 from tests.unit.behaviour.work import LONG, drain, of
 
@@ -59,17 +61,23 @@ async def app(make: Make, url: str) -> AsyncIterator[App]:
         yield app
 
 
-async def body_of(app: App, id: str, stream: Stream = DEFAULT) -> bytes:
-    record = await app._app_loop.backend.get(stream, id)
+@pytest.fixture
+async def store(url: str) -> AsyncIterator[StreamRouter]:
+    """The store, as another program with access to it has it."""
+    async with opened_router(url) as store:
+        yield store
+
+
+async def body_of(store: StreamRouter, id: str, stream: Stream = DEFAULT) -> bytes:
+    record = await store.get(stream, id)
     assert record is not None
     assert record.body is not None
     return record.body
 
 
-async def append(app: App, id: str, task: str, body: bytes, stream: Stream = DEFAULT) -> None:
+async def append(store: StreamRouter, id: str, task: str, body: bytes, stream: Stream = DEFAULT) -> None:
     """Write a message as another program with access to the store can."""
-    await app._app_loop.opened()
-    await app._app_loop.backend.append(Batch(stream, new_id(), 1, [Message(id, task, body)]))
+    await store.append(Batch(stream, new_id(), 1, [Message(id, task, body)]))
 
 
 # --- jobs -------------------------------------------------------------------------------------------------
@@ -94,23 +102,23 @@ async def test_jobs_run_as_without_it(app: App) -> None:
     assert [await job.result() for job in many] == [1, 1, (7, many[2].id, "x")]
 
 
-async def test_only_an_encrypted_store_hides_what_was_sent(app: App, make: Make) -> None:
+async def test_only_an_encrypted_store_hides_what_was_sent(app: App, make: Make, store: StreamRouter) -> None:
     @app.task(name="echo")
     async def echo(text: str) -> str:
         return text
 
     job = await echo.enqueue("secret")
-    stored = await body_of(app, job.id)
+    stored = await body_of(store, job.id)
     assert b"echo" in stored
     await drain(app)
-    record = await app._app_loop.backend.get(DEFAULT, job.id)
+    record = await store.get(DEFAULT, job.id)
     assert record is not None
     assert record.result is not None
     for data in (stored, record.result):
         assert (b"secret" in data) is (make is SignedCodec)
 
 
-async def test_an_unsigned_message_is_dead_with_its_bytes(app: App, url: str) -> None:
+async def test_an_unsigned_message_is_dead_with_its_bytes(app: App, url: str, store: StreamRouter) -> None:
     ran: list[int] = []
 
     @app.task(name="see")
@@ -123,7 +131,7 @@ async def test_an_unsigned_message_is_dead_with_its_bytes(app: App, url: str) ->
         async def old_see(n: int) -> None: ...
 
         job = await old_see.enqueue(7)
-        stored = await body_of(plain, job.id)
+        stored = await body_of(store, job.id)
     await drain(app)
     (letter,) = await app.admin.dead(reason="unverified")
     assert (letter.id, letter.payload) == (job.id, decode_envelope(stored).payload)
@@ -132,7 +140,7 @@ async def test_an_unsigned_message_is_dead_with_its_bytes(app: App, url: str) ->
     assert not ran
 
 
-async def test_a_payload_is_valid_in_its_own_message_only(app: App) -> None:
+async def test_a_payload_is_valid_in_its_own_message_only(app: App, store: StreamRouter) -> None:
     ran: list[str] = []
 
     @app.task(name="pay")
@@ -144,14 +152,14 @@ async def test_a_payload_is_valid_in_its_own_message_only(app: App) -> None:
         ran.append(f"fine {who}")
 
     job = await pay.with_(headers={"by": "ada"}, delay=60).enqueue("ada")
-    body = await body_of(app, job.id)
+    body = await body_of(store, job.id)
     envelope = decode_envelope(body)
     change = msgspec.structs.replace
-    await append(app, "other id", "pay", encode_envelope(change(envelope, id="other id")))
-    await append(app, "whole copy", "pay", body)
-    await append(app, "other task", "fine", encode_envelope(change(envelope, id="other task", task="fine")))
+    await append(store, "other id", "pay", encode_envelope(change(envelope, id="other id")))
+    await append(store, "whole copy", "pay", body)
+    await append(store, "other task", "fine", encode_envelope(change(envelope, id="other task", task="fine")))
     other = encode_envelope(change(envelope, headers={"by": "eve"}))
-    assert await app._app_loop.backend.rewrite(DEFAULT, job.id, other)
+    assert await store.rewrite(DEFAULT, job.id, other)
     await app.admin.retry_now(job.id)
     await drain(app)
     dead = await app.admin.dead()
@@ -160,7 +168,9 @@ async def test_a_payload_is_valid_in_its_own_message_only(app: App) -> None:
     assert not ran
 
 
-async def test_a_whole_message_that_is_sent_again_cannot_be_told_from_a_repeat(app: App) -> None:
+async def test_a_whole_message_that_is_sent_again_cannot_be_told_from_a_repeat(
+    app: App, store: StreamRouter
+) -> None:
     """SECURITY.md says so."""
     ran: list[str] = []
 
@@ -169,14 +179,14 @@ async def test_a_whole_message_that_is_sent_again_cannot_be_told_from_a_repeat(a
         ran.append(who)
 
     job = await pay.enqueue("ada")
-    body = await body_of(app, job.id)
+    body = await body_of(store, job.id)
     await drain(app)
-    await append(app, job.id, "pay", body)
+    await append(store, job.id, "pay", body)
     await drain(app)
     assert ran == ["ada", "ada"]
 
 
-async def test_a_result_belongs_to_its_job(app: App, url: str, make: Make) -> None:
+async def test_a_result_belongs_to_its_job(app: App, url: str, make: Make, store: StreamRouter) -> None:
     @app.task(name="double")
     async def double(n: int) -> int:
         return 2 * n
@@ -185,22 +195,19 @@ async def test_a_result_belongs_to_its_job(app: App, url: str, make: Make) -> No
     await drain(app)
     async with App(url, codec=make(KEY)) as reader:  # it does not know the task
         assert await reader.job(job.id).result() == 2
-    record = await app._app_loop.backend.get(DEFAULT, job.id)
+    record = await store.get(DEFAULT, job.id)
     assert record is not None
     assert record.result is not None
     lookup = app._jobs.lookup
     for id, task in (("another", "double"), (job.id, "other"), (job.id, "")):
         with pytest.raises(InvalidPayload):
             lookup.decoded_result(id, task, record.result)
+    sent = await body_of(store, (await double.enqueue(2)).id)
     with pytest.raises(InvalidPayload):  # arguments are no result
-        lookup.decoded_result(job.id, "double", decode_envelope(await _sent(app, double.call(2))).payload)
+        lookup.decoded_result(job.id, "double", decode_envelope(sent).payload)
     async with App(url) as stranger:
         with pytest.raises(InvalidPayload):
             await stranger.job(job.id).result()
-
-
-async def _sent(app: App, call: Any) -> bytes:
-    return await body_of(app, (await app.enqueue(call)).id)
 
 
 async def test_the_limit_is_for_what_is_stored(make: Make, url: str) -> None:
@@ -276,15 +283,15 @@ async def test_an_edit_is_signed_too(app: App) -> None:
     assert await job.result() == 2
 
 
-async def test_an_edit_does_not_sign_what_somebody_else_wrote(app: App) -> None:
+async def test_an_edit_does_not_sign_what_somebody_else_wrote(app: App, store: StreamRouter) -> None:
     @app.task(name="see")
     async def see(n: int) -> int:
         return n
 
     job = await see.with_(delay=60).enqueue(1)
-    envelope = decode_envelope(await body_of(app, job.id))
+    envelope = decode_envelope(await body_of(store, job.id))
     forged = encode_envelope(msgspec.structs.replace(envelope, headers={"by": "eve"}))
-    assert await app._app_loop.backend.rewrite(DEFAULT, job.id, forged)
+    assert await store.rewrite(DEFAULT, job.id, forged)
     with pytest.raises(InvalidPayload, match="cannot be edited"):
         await app.admin.edit(job.id, args=[2])
 
@@ -359,12 +366,12 @@ async def test_contents_are_read_with_the_codec_only(app: App, make: Make, url: 
         assert "which this app does not have" in contents.problem
 
 
-async def test_a_message_that_was_changed_is_not_shown_as_genuine(app: App) -> None:
+async def test_a_message_that_was_changed_is_not_shown_as_genuine(app: App, store: StreamRouter) -> None:
     @app.task(name="see")
     async def see(text: str) -> None: ...
 
-    body = await _sent(app, see.call("hello"))
-    await append(app, "copy", "see", body)
+    body = await body_of(store, (await see.enqueue("hello")).id)
+    await append(store, "copy", "see", body)
     contents = await app.admin.contents("copy")
     assert contents is not None
     assert "written under another id" in contents.problem
@@ -488,7 +495,9 @@ async def test_parts_of_queues_and_topics_change_nothing(app: App) -> None:
         {"payload": b"\x81\xa8order_id\x07"},
     ],
 )
-async def test_no_field_of_an_event_can_be_changed(app: App, change: dict[str, Any]) -> None:
+async def test_no_field_of_an_event_can_be_changed(
+    app: App, change: dict[str, Any], store: StreamRouter
+) -> None:
     topic = app.topic("orders", OrderPlaced)
     other = app.topic("others", OrderPlaced)
 
@@ -506,8 +515,8 @@ async def test_no_field_of_an_event_can_be_changed(app: App, change: dict[str, A
     await other.publish(OrderPlaced(1))  # declares both topics
     await topic.publish(OrderPlaced(1))
     await drain_dead(app)
-    await append(app, published.id, "OrderPlaced", changed, Stream("topic", "orders"))
-    await append(app, published.id, "OrderPlaced", published.body, Stream("topic", "others"))
+    await append(store, published.id, "OrderPlaced", changed, Stream("topic", "orders"))
+    await append(store, published.id, "OrderPlaced", published.body, Stream("topic", "others"))
     await drain(app)
     dead = [letter for letter in await app.admin.dead() if letter.id == published.id]
     assert [(letter.topic, letter.reason) for letter in dead] == [
@@ -546,7 +555,9 @@ async def test_schedules_of_the_code_sign_each_job(make: Make, url: str) -> None
         assert not list(await app.admin.dead())
 
 
-async def test_schedules_of_the_store_are_bound_to_their_name_and_time(make: Make, url: str) -> None:
+async def test_schedules_of_the_store_are_bound_to_their_name_and_time(
+    make: Make, url: str, store: StreamRouter
+) -> None:
     clock = MovableClock()
     got: list[str] = []
     heard: list[signals.BackendError] = []
@@ -559,13 +570,12 @@ async def test_schedules_of_the_store_are_bound_to_their_name_and_time(make: Mak
         app.on(signals.BackendError)(heard.append)
         await app.schedules.add("daily", report.call("secret"), every=10)
         await app.schedules.put("daily", report.call("secret"), every=10)
-        backend = app._app_loop.backend
-        [record] = (await backend.schedules([DEFAULT])).records
+        [record] = (await store.schedules([DEFAULT])).records
         assert record.definition is not None
         assert (b"secret" in record.definition) is (make is SignedCodec)
         # An attacker copies the definition under another name, and makes it more frequent.
-        await forge(app, "copied", record.definition)
-        await forge(app, "hasty", record.definition.replace(b"daily", b"hasty"))
+        await forge(store, "copied", record.definition)
+        await forge(store, "hasty", record.definition.replace(b"daily", b"hasty"))
         async with app.worker(lease=LONG) as worker:
             await wait_until(lambda: of(signals.BackendError, heard))
             clock.advance(10)
@@ -582,8 +592,8 @@ async def test_schedules_of_the_store_are_bound_to_their_name_and_time(make: Mak
             await stranger.schedules.run_now("daily")
 
 
-async def forge(app: App, name: str, definition: bytes) -> None:
-    [swapped] = await app._app_loop.backend.swap_schedules([add_schedule(DEFAULT, name, definition)])
+async def forge(store: StreamRouter, name: str, definition: bytes) -> None:
+    [swapped] = await store.swap_schedules([add_schedule(DEFAULT, name, definition)])
     assert swapped.done
 
 

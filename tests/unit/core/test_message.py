@@ -55,10 +55,10 @@ envelopes = st.builds(
     st.none() | overrides,
     st.binary(max_size=50),
 )
-troubles = st.builds(TrailEntry, times, whats, text, text)
-states = st.builds(State, counts, counts, counts, times, st.lists(troubles, max_size=3).map(tuple))
+entries = st.builds(TrailEntry, times, whats, text, text)
+states = st.builds(State, counts, counts, counts, times, st.lists(entries, max_size=3).map(tuple))
 
-TROUBLE = TrailEntry(1, "failed", "worker-1", "no such row")
+ENTRY = TrailEntry(1, "failed", "worker-1", "no such row")
 
 
 @given(envelopes)
@@ -89,12 +89,12 @@ def test_the_first_attempt_has_number_one() -> None:
 
 
 def test_failures_and_crashes_make_attempts() -> None:
-    assert FRESH.failed(TROUBLE).attempt == 2
-    assert FRESH.failed(TROUBLE).crashed(TROUBLE).attempt == 3
+    assert FRESH.failed(ENTRY).attempt == 2
+    assert FRESH.failed(ENTRY).crashed(ENTRY).attempt == 3
 
 
 @pytest.mark.parametrize(
-    "after", [FRESH.released(), FRESH.released(TROUBLE), FRESH.snoozed(TROUBLE), FRESH.unknown(TROUBLE)]
+    "after", [FRESH.released(), FRESH.released(ENTRY), FRESH.snoozed(ENTRY), FRESH.unknown(ENTRY)]
 )
 def test_hand_backs_and_snoozes_spend_no_attempt(after: State) -> None:
     assert after.attempt == 1
@@ -109,10 +109,10 @@ def test_the_trail_keeps_the_latest_troubles() -> None:
     state = FRESH
     for number in range(TRAIL_LENGTH + 5):
         state = state.failed(TrailEntry(number, "failed", "worker-1"))
-    assert [trouble.at_us for trouble in state.trail] == list(range(5, TRAIL_LENGTH + 5))
+    assert [entry.at_us for entry in state.trail] == list(range(5, TRAIL_LENGTH + 5))
     assert state.failures == TRAIL_LENGTH + 5
 
 
 def test_a_state_is_never_changed_in_place() -> None:
-    FRESH.failed(TROUBLE)
+    FRESH.failed(ENTRY)
     assert State() == FRESH

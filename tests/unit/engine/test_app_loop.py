@@ -29,15 +29,15 @@ class Watched:
         self.events: list[str] = []
         self.gate = asyncio.Event()
         self.gate.set()
-        self.troubles: list[Exception] = []
+        self.errors: list[Exception] = []
         self.store.intercept("open", self._open)
         self.store.intercept("close", self._close)
         self.store.intercept("for_other_loop", self._twin)
 
     async def _open(self) -> None:
         await asyncio.sleep(0)
-        if self.troubles:
-            raise self.troubles.pop()
+        if self.errors:
+            raise self.errors.pop()
         self.events.append("open")
 
     async def _close(self) -> None:
@@ -108,7 +108,7 @@ async def test_first_uses_at_the_same_time_open_it_once(watched: Watched) -> Non
 
 
 async def test_a_store_that_did_not_open_is_tried_again_by_the_next_use(watched: Watched) -> None:
-    watched.troubles = [BackendUnavailable("away")]
+    watched.errors = [BackendUnavailable("away")]
     answers = await asyncio.gather(
         *(watched.app_loop.call(watched.ask) for _ in range(3)), return_exceptions=True
     )

@@ -38,6 +38,7 @@ from headrace.core.schedules.schedule import (
     message_at,
 )
 from headrace.core.topics.topic import LogEntry
+from tests.support.routers import opened_router
 from tests.support.waiting import wait_until
 
 from .strategies import bombs, bounded, changed, encoded, fuzz, values
@@ -140,17 +141,17 @@ test_codecs, test_codecs_at_length = fuzz(
 def every_message_gets_an_outcome(bodies: list[bytes], codec: Any) -> None:
     """Nothing is left in the queue, whatever it held, and the worker lives."""
     ran: list[int] = []
-    app = App("memory://", codec=codec, retry=RetryPolicy.none())
+    url = f"memory://{new_id()}"
+    app = App(url, codec=codec, retry=RetryPolicy.none())
 
     @app.task(name="add")
     async def add(number: int, other: str = "") -> None:
         ran.append(number)
 
     async def run() -> None:
-        async with app:
-            await app._app_loop.opened()
+        async with app, opened_router(url) as store:
             messages = [Message(new_id(), "add", body) for body in bodies]
-            await app._app_loop.backend.append(Batch(DEFAULT, new_id(), 1, messages))
+            await store.append(Batch(DEFAULT, new_id(), 1, messages))
             last = await add.enqueue(7)
 
             async def all_taken() -> bool:

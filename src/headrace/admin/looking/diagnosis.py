@@ -13,6 +13,7 @@ from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.record import Counts, WorkerInfo, moment
 from headrace.core.topics.topic import GroupRecord
 from headrace.core.values.times import span
+from headrace.core.values.whole_numbers import counted
 
 from .info import QueueInfo, TopicInfo
 from .outboxes import OutboxInfo
@@ -43,8 +44,7 @@ class Workload(msgspec.Struct, frozen=True):
 
     @property
     def amount(self) -> str:
-        noun = "job" if self.stream.kind == "queue" else "event"
-        return f"{self.waiting:,} {noun}{'' if self.waiting == 1 else 's'}"
+        return counted(self.waiting, "job" if self.stream.kind == "queue" else "event")
 
 
 class Problem(msgspec.Struct, frozen=True):

@@ -17,7 +17,6 @@ from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.job_page import read_page, show_page
 from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import (
-    counted,
     echo,
     error_text,
     json_list_option,
@@ -35,6 +34,7 @@ from headrace.core.messages.outcome import DeadReason
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import DeadLetter, JobStatus
 from headrace.core.values.times import ago
+from headrace.core.values.whole_numbers import counted
 from headrace.sync import SyncAdmin
 
 from .jobs import all_pages, find_job, limit_option, tell_if_cut

@@ -11,11 +11,12 @@ from rich.table import Table
 from rich.text import Text
 
 from headrace.app import App
-from headrace.cli.output.render import counted, json_option, printable, show, show_json
+from headrace.cli.output.render import json_option, printable, show, show_json
 from headrace.cli.output.table import wrapped_grid
 from headrace.cli.target.store import on_store, with_target
 from headrace.core.errors import HeadraceError
 from headrace.core.records.findings import Finding, Level, fail
+from headrace.core.values.whole_numbers import counted
 
 _STYLES = {Level.OK: "green", Level.WARN: "yellow", Level.FAIL: "bold red"}
 

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.app import App
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import compact_json, counted, echo, error_text, json_option, show_json
+from headrace.cli.output.render import compact_json, echo, error_text, json_option, show_json
 from headrace.cli.target.arguments import call_from_json
 from headrace.cli.target.completion import complete_app, complete_queue, complete_task
 from headrace.cli.target.option_types import span_option
@@ -27,6 +27,7 @@ from headrace.core.errors import (
 from headrace.core.messages.message import PRIORITIES
 from headrace.core.records.record import JobStatus
 from headrace.core.values.times import span
+from headrace.core.values.whole_numbers import counted
 from headrace.jobs.handles.job import Job
 from headrace.jobs.options import CallOverrides
 from headrace.jobs.task import Call, Task

@@ -16,6 +16,7 @@ from headrace.cli.target.store import sqlite_file
 from headrace.core.errors import ConfigurationError
 from headrace.core.moving.moving import SetAside
 from headrace.core.moving.seal import Seal
+from headrace.core.values.whole_numbers import counted
 from headrace.engine.moving.draining import Remaining
 from headrace.engine.moving.move import Side, StoreMove
 from headrace.stores import open_store
@@ -156,4 +157,4 @@ class MoveScreen:
 def _counts(streams: list[SetAside]) -> str:
     numbers = {name: sum(getattr(each, name) for each in streams) for name in COUNTED}
     listed = ", ".join(f"{number:,} {name}" for name, number in numbers.items() if number)
-    return f"{listed or 'nothing'} in {len(streams)} stream{'' if len(streams) == 1 else 's'}"
+    return f"{listed or 'nothing'} in {counted(len(streams), 'stream')}"

@@ -14,7 +14,7 @@ from headrace.admin.steering.cleaning import CLEANABLE
 from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import counted, echo
+from headrace.cli.output.render import echo
 from headrace.cli.target.completion import complete_task
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.place import check_task, remark
@@ -22,6 +22,7 @@ from headrace.cli.target.store import on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
 from headrace.core.rules.layout import checked_partitions
+from headrace.core.values.whole_numbers import counted
 
 from .jobs import all_pages
 

@@ -12,7 +12,6 @@ from headrace.app import App
 from headrace.cli.output.confirm import confirm, yes_option
 from headrace.cli.output.render import (
     clock_time,
-    counted,
     echo,
     json_list_option,
     number_text,
@@ -27,6 +26,7 @@ from headrace.cli.target.store import on_store, on_store_with
 from headrace.cli.target.suggestions import unknown
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import START_FORMS, age_text, ago, seconds_since
+from headrace.core.values.whole_numbers import counted
 
 #: Seconds without a heartbeat of a member after which the column is yellow.
 SILENT = 60.0

@@ -8,11 +8,12 @@ import click
 from rich.text import Text
 
 from headrace.app import App
-from headrace.cli.output.render import counted, echo, json_list_option, meter, short, show, show_json
+from headrace.cli.output.render import echo, json_list_option, meter, short, show, show_json
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.target.store import on_store, with_target
 from headrace.core.records.record import WorkerInfo, moment
 from headrace.core.values.times import age_text, ago
+from headrace.core.values.whole_numbers import counted
 
 #: Running jobs that are listed; `--json` has all that the workers name.
 SHOWN = 30

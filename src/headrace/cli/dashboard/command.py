@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from starlette.applications import Starlette
 
 
-#: Of the variables that set the options.
+#: The prefix of the environment variables that set the options.
 PREFIX = "HEADRACE_DASHBOARD"
 
 

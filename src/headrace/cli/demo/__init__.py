@@ -17,9 +17,10 @@ import click
 
 from headrace import Job, JobStatus
 from headrace.cli.output.progress import ProgressBar
-from headrace.cli.output.render import counted, echo, show
+from headrace.cli.output.render import echo, show
 from headrace.cli.output.table import Column, FittedTable
 from headrace.cli.worker.event_loop import loop_factory
+from headrace.core.values.whole_numbers import counted
 
 #: How many jobs of each task.
 GREETINGS, PARCELS, PICTURES, PAYMENTS, REFUNDS, REMINDERS = 5_000, 100, 6, 20, 3, 10

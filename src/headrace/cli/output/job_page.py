@@ -21,11 +21,11 @@ from headrace.core.messages.message import TrailEntry
 from headrace.core.records.job_info import JobInfo
 from headrace.core.records.record import JobStatus, moment
 from headrace.core.values.times import ago, span
+from headrace.core.values.whole_numbers import counted
 
 from .render import (
     clock_time,
     compact_json,
-    counted,
     echo,
     error_text,
     printable,
@@ -37,7 +37,7 @@ from .render import (
 from .table import wrapped_grid
 
 _LEVEL_STYLES = {"warning": "yellow", "error": "red", "critical": "red", "debug": "dim"}
-_TROUBLE_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
+_TRAIL_STYLES = {"failed": "yellow", "timed out": "yellow", "crashed": "red"}
 
 
 class JobPage(msgspec.Struct, frozen=True):
@@ -67,7 +67,7 @@ def job_document(info: JobInfo) -> dict[str, object]:
     """A job as `--json` lists it: without its log and its arguments, which may be longer than all the
     rest."""
     document = msgspec.structs.asdict(info)
-    document["trail"] = [_trouble_document(trouble) for trouble in info.trail]
+    document["trail"] = [_trail_document(entry) for entry in info.trail]
     for name in ("log", "log_dropped", "args", "kwargs"):
         del document[name]
     return document
@@ -85,12 +85,12 @@ def show_page(app: App, page: JobPage, *, as_json: bool) -> None:
             echo(f"\n{page.info.traceback.rstrip()}")
 
 
-def _trouble_document(trouble: TrailEntry) -> dict[str, object]:
+def _trail_document(entry: TrailEntry) -> dict[str, object]:
     return {
-        "at": moment(trouble.at_us),
-        "what": trouble.what,
-        "worker": trouble.worker,
-        "text": trouble.text,
+        "at": moment(entry.at_us),
+        "what": entry.what,
+        "worker": entry.worker,
+        "text": entry.text,
     }
 
 
@@ -257,11 +257,11 @@ def _happenings(info: JobInfo) -> Iterator[tuple[datetime, Text, str]]:
     """What happened to a job, in order. Times may be equal."""
     if info.enqueued_at is not None:
         yield info.enqueued_at, Text("enqueued" if info.topic is None else "occurred"), ""
-    for trouble in info.trail:
-        at = moment(trouble.at_us)
+    for entry in info.trail:
+        at = moment(entry.at_us)
         if at is not None:
-            text = f"{trouble.text} ({trouble.worker})" if trouble.text else trouble.worker
-            yield at, Text(trouble.what, style=_TROUBLE_STYLES.get(trouble.what, "")), text
+            text = f"{entry.text} ({entry.worker})" if entry.text else entry.worker
+            yield at, Text(entry.what, style=_TRAIL_STYLES.get(entry.what, "")), text
     if info.started_at is not None and info.status is not JobStatus.DEAD:  # its last run is in the trail
         yield info.started_at, Text("started", style="green"), info.worker
     if info.ended_at is not None:

@@ -137,10 +137,6 @@ def error_text(failed: JobInfo | DeadLetter) -> str:
     return f"{failed.error_type}: {failed.error}" if failed.error_type else failed.error
 
 
-def counted(number: int, noun: str) -> str:
-    return f"{number:,} {noun}{'' if number == 1 else 's'}"
-
-
 def _encoded(value: object) -> str:
     """JSON without characters that control a terminal. They are in strings only, where a code is the same."""
     try:

@@ -14,9 +14,10 @@ from typing import Final
 
 from headrace.admin.looking.doctor import RecentFindings
 from headrace.app import App
-from headrace.cli.output.render import counted, echo, short
+from headrace.cli.output.render import echo, short
 from headrace.cli.status.snapshot import look
 from headrace.core.errors import BackendUnavailable, HeadraceError
+from headrace.core.values.whole_numbers import counted
 
 from .state import WatchAction, WatchState
 from .terminal import Keyboard, Terminal

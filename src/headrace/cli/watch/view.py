@@ -13,11 +13,12 @@ from rich.text import Text
 
 from headrace.admin import GroupInfo
 from headrace.cli.commands.workers import summary, workers_table
-from headrace.cli.output.render import counted, meter, number_text, safe_text, short
+from headrace.cli.output.render import meter, number_text, safe_text, short
 from headrace.cli.output.table import LEAST, Column, FittedTable, wrapped_grid
 from headrace.cli.status.snapshot import Snapshot, state_cells
 from headrace.core.records.findings import Level
 from headrace.core.records.record import WorkerInfo
+from headrace.core.values.whole_numbers import counted
 from headrace.dashboard.text import share
 
 from .state import WatchRow, WatchState, total, warnings

@@ -9,12 +9,13 @@ import click
 
 from headrace import __version__
 from headrace.app import App
-from headrace.cli.output.render import counted, echo, is_terminal
+from headrace.cli.output.render import echo, is_terminal
 from headrace.cli.target.completion import complete_app, complete_queues
 from headrace.cli.target.locate import locate
 from headrace.cli.target.option_types import setting
 from headrace.core.errors import ConfigurationError
 from headrace.core.values.times import span
+from headrace.core.values.whole_numbers import counted
 from headrace.engine.worker.worker import Worker
 from headrace.observability.logs import log_every_job, log_finished_jobs
 

@@ -1,4 +1,4 @@
-"""Checks whole numbers that users write."""
+"""Checks whole numbers that users write, and writes them for people."""
 
 from __future__ import annotations
 
@@ -24,6 +24,11 @@ def shown(value: object) -> str:
         return repr(value)
     except ValueError:
         return "a number of thousands of digits"
+
+
+def counted(number: int, noun: str) -> str:
+    """`1 job`, `2,000 jobs`."""
+    return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 
 def positive_number(name: str, value: object, *, unit: str = "") -> int:

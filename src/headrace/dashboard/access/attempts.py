@@ -18,7 +18,8 @@ ATTEMPTS: Final = 10
 WIDE_ATTEMPTS: Final = 30
 WIDE_BITS: Final = 48
 
-#: Of all addresses together. It limits an attacker with thousands of addresses, and the memory of this table.
+#: Wrong attempts of all addresses together. This limits an attacker with thousands of addresses, and the
+#: memory of this table.
 ALL_ATTEMPTS: Final = 1000
 
 

@@ -15,13 +15,14 @@ from starlette.responses import PlainTextResponse, RedirectResponse, Response
 from headrace.app import App
 from headrace.core.errors import ConfigurationError, HeadraceError
 from headrace.core.values.times import parse_span, parse_start
+from headrace.core.values.whole_numbers import counted
 from headrace.dashboard.access.access import root_of
 from headrace.dashboard.links import job_link, place_in
 from headrace.dashboard.pages import job
 from headrace.dashboard.pages.editing import ArgumentsForm, parse_json, why_not_editable
 from headrace.dashboard.pages.error_groups import DeadSearch, ids_of_group
 from headrace.dashboard.site import Site
-from headrace.dashboard.text import counted, exact
+from headrace.dashboard.text import exact
 
 from .flash import set_flash
 from .forms import FormFields, fields_of

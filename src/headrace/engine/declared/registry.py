@@ -78,10 +78,10 @@ class Handler(msgspec.Struct, frozen=True, eq=False):
     nothing: bytes | None = None  # the payload of a call without arguments, if the function allows that
     # In place of `decode` when the codec of the app binds payloads: takes the id of the message, too.
     decode_bound: DecodeBound | None = None
-    # Of a task: its arguments without the codec of the app, for a child process.
+    # A task has these: its arguments without the codec of the app, for a child process.
     encode_bare: EncodeArguments | None = None
     decode_bare: Decode | None = None
-    # Of a subscription: `fit` makes the arguments from the whole run and the part that settles deliveries.
+    # A subscription has this: it makes the arguments from the run and from the part that settles deliveries.
     fit: Fit | None = None
     own_retry: bool = True  # the task names its policy; else that of its queue goes first
     batch: bool = False  # it takes a list of events or jobs, and can report the outcome of each

@@ -18,8 +18,8 @@ class LimitVerbs(Routed):
         if isinstance(store, Limiting):
             return store
         raise ConfigurationError(
-            f"the store {store.description} has no limits, tenants and ordered jobs: use a store that has"
-            " them, or declare the tasks and queues without them"
+            f"the store {store.description} has no limits, tenants and ordered jobs, and cannot pause a task:"
+            " use a store that has them, or declare the tasks and queues without them"
         )
 
     async def declare_limits(self, limits: Sequence[LimitFigures]) -> list[LimitFigures]:

@@ -64,7 +64,7 @@ class StreamRouter(TopicVerbs, LookingVerbs, OutboxVerbs, LimitVerbs, HistoryVer
         self.appends_at_once: int = store.appends_at_once
         self._layouts = KnownLayouts(store, changed=self._layout_changed)
         self._leases: dict[Stream, int] = {}
-        self._ensured: dict[Stream, int] = {}  # parts, with their lease
+        self._parts: dict[Stream, int] = {}  # those declared, with their lease
         self._topic_reader = TopicReader(store)
         self._splitting = Splitting(store, self._layouts)
         self._declarations = Declarations(store, self._splitting)
@@ -111,12 +111,12 @@ class StreamRouter(TopicVerbs, LookingVerbs, OutboxVerbs, LimitVerbs, HistoryVer
         lease_us = self._leases.get(plan.stream)
         if lease_us is None:
             return
-        new = [part for part in plan.parts if part != plan.stream and self._ensured.get(part) != lease_us]
+        new = [part for part in plan.parts if part != plan.stream and self._parts.get(part) != lease_us]
         for part in new:
             await self.store.declare_stream(part, lease_us)
         if new:
             await self._splitting.follow_pause(plan.stream, new)
-        self._ensured.update((part, lease_us) for part in new)
+        self._parts.update((part, lease_us) for part in new)
 
     async def append(self, batch: Batch) -> list[Answer]:
         if batch.stream not in self._layouts.whole:

@@ -62,28 +62,7 @@ class TaskDeclarations:
         needs = needs_of(function)
         if needs:
             function = provided(function, needs)
-        self._registry.add(
-            Handler(
-                name=options.name,
-                queue=options.queue,
-                function=function,
-                run_in=place_of(function, options, is_async=is_async),
-                decode=declared.decode,
-                encode=declared.encode_result,
-                decode_result=declared.decode_result,
-                retry=options.retry or self._retry,
-                own_retry=options.retry is not None,
-                timeout=options.timeout or None,
-                result_ttl=declared.result_ttl,
-                nothing=arguments.nothing if self._codec is None else None,
-                decode_bound=None if declared.binding is None else declared.decode_bound,
-                encode_bare=arguments.encode,
-                decode_bare=arguments.decode,
-                limits_in=declared.constraints.names_in,
-                batch=options.batch is not None,
-                batch_rule=_batch_rule(options),
-            )
-        )
+        self._registry.add(self._handler(function, declared, is_async=is_async))
         self.by_task[options.name] = declared
         self._registry.limits.add(declared.constraints.figures, f"task {options.name}", options.queue)
         self._registry.has_constraints |= declared.constraints.is_used(options.queue)
@@ -96,6 +75,29 @@ class TaskDeclarations:
             function, options=options, enqueuer=enqueuer, signature=arguments.signature if needs else None
         )
         return task
+
+    def _handler(self, function: Callable[..., Any], declared: Declared, *, is_async: bool) -> Handler:
+        options, arguments = declared.options, declared.arguments
+        return Handler(
+            name=options.name,
+            queue=options.queue,
+            function=function,
+            run_in=place_of(function, options, is_async=is_async),
+            decode=declared.decode,
+            encode=declared.encode_result,
+            decode_result=declared.decode_result,
+            retry=options.retry or self._retry,
+            own_retry=options.retry is not None,
+            timeout=options.timeout or None,
+            result_ttl=declared.result_ttl,
+            nothing=arguments.nothing if self._codec is None else None,
+            decode_bound=None if declared.binding is None else declared.decode_bound,
+            encode_bare=arguments.encode,
+            decode_bare=arguments.decode,
+            limits_in=declared.constraints.names_in,
+            batch=options.batch is not None,
+            batch_rule=_batch_rule(options),
+        )
 
     def declare_queue(self, queue: Queue) -> Queue:
         """Declare a queue with its options; see `App.queue`."""

@@ -102,7 +102,7 @@ class PostgresStore(
         stored = await self._read(lambda connection: steering.read_lease(connection, self._namespace, stream))
         if stored.us == lease_us:
             return None
-        return await self._write(lambda transaction: steering.ensure(transaction, stream, lease_us))
+        return await self._write(lambda transaction: steering.declare(transaction, stream, lease_us))
 
     async def remove_stream(self, stream: Stream) -> bool:
         return await self._write(lambda transaction: remove_stream(transaction, stream))

@@ -109,7 +109,7 @@ def _integrity(connection: Connection, path: Path) -> Finding:
     size = path.stat().st_size
     if size > LARGE_FILE:
         return ok(
-            "integrity", f"not looked through, for it has {spoken_bytes(size)}: PRAGMA quick_check does it"
+            "integrity", f"not checked, because it has {spoken_bytes(size)}: PRAGMA quick_check checks it"
         )
     answer = connection.value("PRAGMA quick_check(1)")
     if answer != "ok":

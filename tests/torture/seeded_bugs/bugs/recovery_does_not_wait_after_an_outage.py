@@ -18,6 +18,6 @@ BUG = SeededBug(
         end
     """,
     tests=(
-        contract("test_reclaim", "test_after_an_outage_nobody_takes_anything_for_one_lease", "valkey-9.1"),
+        contract("test_reclaim", "test_after_an_outage_no_worker_takes_anything_for_one_lease", "valkey-9.1"),
     ),
 )

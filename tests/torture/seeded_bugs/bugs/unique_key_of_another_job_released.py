@@ -18,12 +18,12 @@ BUG = SeededBug(
     tests=(
         contract(
             "test_unique_until",
-            "test_until_started_the_second_claim_of_a_message_releases_nobodys_key",
+            "test_until_started_the_second_claim_of_a_message_releases_no_other_key",
             "valkey-9.1",
         ),
         contract(
             "test_unique_until",
-            "test_until_started_the_end_of_a_former_owner_releases_nobodys_key",
+            "test_until_started_the_end_of_a_former_owner_releases_no_other_key",
             "valkey-9.1",
         ),
     ),

@@ -394,7 +394,7 @@ async def test_a_full_queue_holds_a_feed_up_and_buries_nothing(store: Intercepte
     orders.feed(bill, start="beginning")
     await placed(orders, *range(3))
     async with app.worker(queues=[], lease=LONG):
-        await wait_until(lambda: _waiting_in_outbox(app))
+        await wait_until(lambda: _waiting_in_outbox(store))
     async with app.worker(lease=LONG):
 
         def all_have_run() -> bool:
@@ -427,7 +427,7 @@ async def test_a_store_that_takes_nothing_new_holds_a_feed_up_and_buries_nothing
 
     store.append = refuse  # type: ignore[method-assign]
     async with app.worker(lease=LONG):
-        await wait_until(lambda: _waiting_in_outbox(app))
+        await wait_until(lambda: _waiting_in_outbox(store))
         store.append = append  # type: ignore[method-assign]
         store.pass_time(2)
         await wait_until(lambda: sorted(ran) == [0, 1])
@@ -435,6 +435,6 @@ async def test_a_store_that_takes_nothing_new_holds_a_feed_up_and_buries_nothing
     await app.close()
 
 
-async def _waiting_in_outbox(app: App) -> bool:
-    records = await app._app_loop.backend.outboxes()
+async def _waiting_in_outbox(store: InterceptedStore) -> bool:
+    records = await store.outboxes()
     return [record.waiting for record in records] == [2]

@@ -249,11 +249,13 @@ async def test_limits_are_listed_and_changed_while_workers_run(app: App) -> None
         await app.admin.set_limit("stripe")
 
 
-async def test_a_new_declaration_is_announced(app: App, heard: list[signals.Signal]) -> None:
+async def test_a_new_declaration_is_announced(
+    app: App, store: InterceptedStore, heard: list[signals.Signal]
+) -> None:
     @app.task(max_running=3)
     async def call() -> None: ...
 
-    other = App(store=app._app_loop.backend.store.for_other_loop())
+    other = App(store=store.for_other_loop())
     other.task(name=call.name, max_running=5)(call.__wrapped__)
     async with other.worker():
         pass
@@ -394,6 +396,8 @@ async def test_a_worker_does_not_start_on_a_store_without_limits() -> None:
     with pytest.raises(ConfigurationError, match="has no limits, tenants and ordered jobs"):
         async with app.worker():
             pass
+    with pytest.raises(ConfigurationError, match="cannot pause a task"):
+        await app.admin.pause(task="pay")
     assert await app.admin.limits() == []
     await app.close()
 

@@ -316,9 +316,9 @@ async def test_the_trail_tells_what_went_wrong_and_when(app: App) -> None:
     job = await fail.enqueue()
     await drain(app)
     trail = (await job.info()).trail
-    assert [trouble.text for trouble in trail] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
-    assert {trouble.what for trouble in trail} == {"failed"}
-    assert [trouble.at_us for trouble in trail] == sorted(trouble.at_us for trouble in trail)
+    assert [entry.text for entry in trail] == [f"ValueError: attempt {n}" for n in (1, 2, 3)]
+    assert {entry.what for entry in trail} == {"failed"}
+    assert [entry.at_us for entry in trail] == sorted(entry.at_us for entry in trail)
 
 
 async def test_an_error_in_characters_that_cannot_be_stored_is_stored_all_the_same(app: App) -> None:
@@ -344,4 +344,4 @@ async def test_a_success_tells_how_many_attempts_it_took(app: App) -> None:
     await app.worker().run(burst=True)
     info = await job.info()
     assert (info.status, info.attempts, info.failures, info.error) == (JobStatus.SUCCEEDED, 3, 2, "")
-    assert [trouble.text for trouble in info.trail] == ["ValueError: not yet"] * 2
+    assert [entry.text for entry in info.trail] == ["ValueError: not yet"] * 2

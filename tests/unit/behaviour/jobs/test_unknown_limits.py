@@ -11,13 +11,14 @@ import pytest
 from headrace import App, ConfigurationError, JobStatus, Limit, Task
 from headrace.core.messages.message import Stream
 from headrace.engine.upkeep import heartbeat
+from tests.support.intercepted_store import InterceptedStore
 from tests.support.waiting import wait_until
 
 
 @pytest.fixture
-async def producer(app: App) -> AsyncIterator[App]:
+async def producer(store: InterceptedStore) -> AsyncIterator[App]:
     """Another process, with other code."""
-    other = App(store=app._app_loop.backend.store.for_other_loop())
+    other = App(store=store.for_other_loop())
     yield other
     await other.close()
 
@@ -118,7 +119,7 @@ async def test_a_limit_of_a_queue_holds_for_jobs_by_name(app: App, producer: App
     assert (counter.count, counter.most) == (10, 1)
 
 
-async def test_a_handed_back_job_has_no_trace_of_it(app: App, producer: App) -> None:
+async def test_a_handed_back_job_has_no_trace_of_it(app: App, store: InterceptedStore, producer: App) -> None:
     @app.task(name="send", max_running=1)
     async def send() -> None: ...
 
@@ -126,7 +127,7 @@ async def test_a_handed_back_job_has_no_trace_of_it(app: App, producer: App) -> 
     job = await producer.remote("send").enqueue()
     async with app.worker():
         await wait_until(lambda: _waits_for(app, job.id, "paused:send"))
-    record = await app._app_loop.backend.store.get(Stream("queue", "default"), job.id)
+    record = await store.get(Stream("queue", "default"), job.id)
     assert record is not None
     assert (record.state.attempt, record.state.trail) == (1, ())
     await app.admin.resume(task="send")

@@ -28,8 +28,8 @@ async def test_a_coroutine_is_cancelled_and_the_run_has_failed(app: App, heard: 
     with pytest.raises(JobFailed, match=r"hang did not end within its timeout of 0\.02 s") as failed:
         await job.result()
     assert failed.value.error_type == "TimeoutError"
-    (trouble,) = (await job.info()).trail
-    assert trouble.what == "timed out"
+    (entry,) = (await job.info()).trail
+    assert entry.what == "timed out"
     (signal,) = of(signals.JobFailed, heard)
     assert signal.error_type == "TimeoutError"
 

@@ -236,7 +236,7 @@ async def told(
             (info.failures, info.crashes),
             (info.error_type, info.error, info.note),
             # On a busy machine a buffered claim gets old, and is handed back.
-            [(trouble.what, trouble.text) for trouble in info.trail if trouble.what != "released"],
+            [(entry.what, entry.text) for entry in info.trail if entry.what != "released"],
             [(line.attempt, line.level, line.text) for line in info.log],
             await job.result() if kept and info.status == "succeeded" and not info.note else None,
             heard.get(job.id),

@@ -655,11 +655,11 @@ async def test_a_burst_outlives_a_store_that_is_away_for_a_moment(app: App, stor
         return 1
 
     counts = store.counts
-    troubles = [BackendUnavailable("away", transient=True)] * 2
+    errors = [BackendUnavailable("away", transient=True)] * 2
 
     async def sometimes(stream: Stream) -> Counts:
-        if troubles:
-            raise troubles.pop()
+        if errors:
+            raise errors.pop()
         return await counts(stream)
 
     store.intercept("counts", sometimes)

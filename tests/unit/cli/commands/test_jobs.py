@@ -100,9 +100,9 @@ def test_json_has_every_field_uncut_and_iso_times(headrace: Shell) -> None:
         "exhausted",
     )
     assert datetime.fromisoformat(job["enqueued_at"]) <= datetime.fromisoformat(job["ended_at"])
-    [trouble] = job["trail"]
-    assert set(trouble) == {"at", "what", "worker", "text"}
-    assert (trouble["what"], trouble["text"]) == ("failed", "ValueError: cannot send to ada")
+    [entry] = job["trail"]
+    assert set(entry) == {"at", "what", "worker", "text"}
+    assert (entry["what"], entry["text"]) == ("failed", "ValueError: cannot send to ada")
 
 
 @pytest.mark.usefixtures("story")

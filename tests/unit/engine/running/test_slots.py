@@ -142,8 +142,8 @@ async def test_a_handler_that_suspends_beside_an_empty_buffer_proves_that_slots_
 async def test_suspects_go_before_what_is_buffered(bench: Bench) -> None:
     slots = make(bench, 1)
     innocent = await bench.claims(count=2)
-    trouble = TrailEntry(1, "crashed", "worker")
-    crashed = FRESH.crashed(trouble).crashed(trouble)
+    entry = TrailEntry(1, "crashed", "worker")
+    crashed = FRESH.crashed(entry).crashed(entry)
     suspect = Claim(SOURCE, "suspect", b"", 0, claimed_us=0, state=crashed)
     slots.put(innocent)
     slots.put([suspect])

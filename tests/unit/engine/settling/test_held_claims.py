@@ -10,8 +10,8 @@ from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import FRESH, State, Stream, TrailEntry
 from headrace.engine.settling.held_claims import HeldClaims
 
-TROUBLE = TrailEntry(1, "crashed", "worker-1")
-CRASHED = FRESH.crashed(TROUBLE)
+ENTRY = TrailEntry(1, "crashed", "worker-1")
+CRASHED = FRESH.crashed(ENTRY)
 
 
 def claim(id: str = "id", state: State = FRESH) -> Claim:
@@ -40,8 +40,8 @@ def test_suspects_are_known_by_their_age(monkeypatch: pytest.MonkeyPatch) -> Non
     monkeypatch.setattr(time, "monotonic", lambda: now)
     holdings, old, young = (
         HeldClaims(),
-        claim(state=CRASHED.crashed(TROUBLE)),
-        claim(state=CRASHED.crashed(TROUBLE)),
+        claim(state=CRASHED.crashed(ENTRY)),
+        claim(state=CRASHED.crashed(ENTRY)),
     )
     holdings.take([old, claim(), claim(state=CRASHED)])
     now = 103.0

@@ -137,8 +137,8 @@ async def test_streams_and_workers_are_named_by_the_whole(backend: StreamRouter)
     await add(backend, 30)
     assert await backend.streams() == [QUEUE]
     worker = WorkerInfo("w", "host", 1, 1, queues=("emails", "other"), concurrency=1)
-    standing = await beat(backend, worker)
-    assert standing.leases == {QUEUE: microseconds(30)}
+    control = await beat(backend, worker)
+    assert control.leases == {QUEUE: microseconds(30)}
     assert await backend.workers() == [worker]
     await backend.pause(QUEUE, paused=True)
     assert (await beat(backend, worker)).paused == {QUEUE}

@@ -338,14 +338,14 @@ async def test_old_code_beside_new_code_fires_nothing_and_changes_nothing(bench:
     old, new = await begun(bench, hourly(0)), ticker(bench, hourly(30))
     await settled(new)
     await alive(bench, new)
-    standing = await record(bench)
+    before = await record(bench)
     for _ in range(10):
         bench.clock.advance(3600)
         await alive(bench, new)
         for each in (old, new, old):
             await settled(each)
         assert await fired(bench) == 1
-    assert (await record(bench)).timing == standing.timing
+    assert (await record(bench)).timing == before.timing
 
 
 async def test_old_code_comes_back_from_now_on_when_the_new_is_gone(

@@ -247,7 +247,7 @@ class ChildProcess(asyncio.Protocol):
 
 
 def _spawned(descriptor: int) -> subprocess.Popen[bytes]:
-    # The same paths as here, so that the child finds the same modules.
+    # With the import paths of this process, the child finds the same modules.
     setting = ChildSetting(descriptor, sys.path, MainModule.here(), logging.getLogger().level)
     return subprocess.Popen(  # nosec B603 # our own program
         [

@@ -1,7 +1,7 @@
 """Takes the connections of a parent process from a forked child.
 
-The two share each socket. Who closes a connection tells the server that the session ends. A child that does
-so would end the session of its parent.
+The two share each socket. A process that closes a connection tells the server that the session ends. A
+child that does so would end the session of its parent.
 """
 
 from __future__ import annotations

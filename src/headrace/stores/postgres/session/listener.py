@@ -26,7 +26,7 @@ logger = logging.getLogger("headrace")
 #: Seconds until a notification to itself must arrive. If it does not, a pooler is in between.
 PROBE_TIMEOUT: Final = 2.0
 
-#: The same, where the login was answered by the server itself: it may only be busy.
+#: Seconds until it must arrive when the server itself answered the login: the server may only be busy.
 DIRECT_PROBE_TIMEOUT: Final = 15.0
 
 #: Seconds after which a quiet connection is tried.

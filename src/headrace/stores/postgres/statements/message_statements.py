@@ -362,7 +362,7 @@ SELECT count(*) FROM (
 ASK_TO_CANCEL = "UPDATE headrace.messages SET cancel_us = $3 WHERE stream + 0 = $1 AND id = $2"
 
 # stream, id, now
-HASTEN = """
+QUEUE_NOW = """
 UPDATE headrace.messages SET
     place = lane - CASE WHEN child THEN 8 ELSE 0 END - CASE WHEN constraints IS NULL THEN 0 ELSE 32 END,
     at_us = $3

@@ -10,11 +10,11 @@ from __future__ import annotations
 # namespace, now, limit
 PRUNE_END_RECORDS = """
 WITH past AS MATERIALIZED (
-    SELECT mark.stream, mark.id FROM headrace.streams AS streams,
+    SELECT ended.stream, ended.id FROM headrace.streams AS streams,
         unnest('{11,12,13}'::smallint[]) AS wanted, LATERAL (
         SELECT stream, id FROM headrace.messages
         WHERE stream = streams.stream AND place = wanted AND at_us <= $2
-        ORDER BY at_us LIMIT $3 FOR UPDATE SKIP LOCKED) AS mark
+        ORDER BY at_us LIMIT $3 FOR UPDATE SKIP LOCKED) AS ended
     WHERE namespace = $1 LIMIT $3)
 DELETE FROM headrace.messages AS message USING past
 WHERE message.stream + 0 = past.stream AND message.id = past.id
@@ -84,9 +84,9 @@ FROM added HAVING count(*) > 0
 # namespace, now, producers until, workers until
 IS_SOMETHING_PAST = """
 SELECT EXISTS (
-    SELECT FROM headrace.streams AS streams, unnest('{11,12,13}'::smallint[]) AS mark, LATERAL (
+    SELECT FROM headrace.streams AS streams, unnest('{11,12,13}'::smallint[]) AS wanted, LATERAL (
         SELECT FROM headrace.messages
-        WHERE stream = streams.stream AND place = mark AND at_us <= $2 LIMIT 1) AS past
+        WHERE stream = streams.stream AND place = wanted AND at_us <= $2 LIMIT 1) AS past
     WHERE namespace = $1
 ) OR EXISTS (
     SELECT FROM headrace.unique_keys

@@ -38,7 +38,7 @@ from headrace.stores.sql.lanes import (
 from headrace.stores.sql.replaying import dead_of, keys_of, replay_of
 
 
-async def ensure(transaction: PostgresTransaction, stream: Stream, lease_us: int) -> int | None:
+async def declare(transaction: PostgresTransaction, stream: Stream, lease_us: int) -> int | None:
     number = await transaction.stream(stream)
     (row,) = await transaction.rows(stream_statements.LOCK_LEASE, (number,))
     previous = Lease.stored(*row)
@@ -164,7 +164,7 @@ async def run_now(transaction: PostgresTransaction, stream: Stream, id: str) -> 
         return True
     if transaction.has_lines:
         await number_staged(transaction, subject.number, [id])
-    await transaction.change(message_statements.HASTEN, (subject.number, id, transaction.now_us))
+    await transaction.change(message_statements.QUEUE_NOW, (subject.number, id, transaction.now_us))
     transaction.count(subject.number, subject.place, -1)
     transaction.count(subject.number, FIRST_PRIORITY, 1)
     if transaction.has_lines:

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import msgspec
-from hiredis import ReplyError
 
 from headrace.core.errors import ConfigurationError
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import Wire, pack
 from headrace.stores.redis.scripts import PROBE
 from headrace.stores.redis.server.faults import is_denied

@@ -6,9 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from hiredis import ReplyError
-
 from headrace.core.messages.message import Stream
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import Link
 from headrace.stores.redis.scripts import DRAW
 from headrace.stores.redis.server.faults import is_out_of_memory

@@ -12,11 +12,10 @@ import asyncio
 from collections.abc import Coroutine, Mapping, Set
 from typing import Any, TypeAlias, cast
 
-from hiredis import ReplyError
-
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import pack
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.keys import (

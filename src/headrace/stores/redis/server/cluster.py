@@ -6,12 +6,11 @@ import random
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hiredis import ReplyError
-
 from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import TimeSource
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.address import Address, HostPort
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes, NodeRequest
 from headrace.stores.redis.client.cluster_slots import AnyNode, ClusterSlots, SlotOwner, slot_of

@@ -6,10 +6,10 @@ from __future__ import annotations
 from typing import Any
 
 import msgspec
-from hiredis import ReplyError
 
 from headrace.core.errors import ConfigurationError, NotConfirmed
 from headrace.core.records.answers import Answer
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import Wire, Word, pack
 
 from .faults import can_heal, leads_elsewhere, lost, redirection_of

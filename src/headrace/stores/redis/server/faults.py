@@ -12,10 +12,10 @@ from enum import StrEnum
 from typing import Any
 
 import msgspec
-from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable, ChangesRefused, HeadraceError, RequestRefused
 from headrace.core.moving.seal import moved_to
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.address import HostPort
 
 

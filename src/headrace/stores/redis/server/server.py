@@ -8,12 +8,11 @@ import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from hiredis import ReplyError
-
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.message import Stream
 from headrace.core.moving.seal import Seal, decode_seal
 from headrace.core.runtime.clock import TimeSource
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.address import Address, HostPort
 from headrace.stores.redis.client.cluster_nodes import ClusterNodes
 from headrace.stores.redis.client.connection import Greeting, Hearing, Link, Wire, Word, pack

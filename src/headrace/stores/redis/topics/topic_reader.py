@@ -6,12 +6,11 @@ import asyncio
 from time import monotonic
 from typing import Any
 
-from hiredis import ReplyError
-
 from headrace.core.encoding.decoding import text_of
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import SECOND
 from headrace.core.topics.topic import LogEntry, Reading, Start
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import Link, pack
 from headrace.stores.redis.entries import message_of, read_score
 from headrace.stores.redis.intake.blocking_read import BlockingRead

@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any
 
 import msgspec
-from hiredis import ReplyError
 
 from headrace.core.encoding.decoding import text_of
 from headrace.core.errors import BackendUnavailable, HeadraceError
 from headrace.core.messages.message import Stream
 from headrace.core.records.control import ControlMessage, MissedNotice
 from headrace.core.records.record import JobStatus, Record
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import RECONNECT_MOST, Wire, pack
 from headrace.stores.redis.entries import record_of
 from headrace.stores.redis.keys import stream_of

@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
-from hiredis import ReplyError
-
 from headrace.core.errors import Moved
 from headrace.core.messages.message import NORMAL, PRODUCER_TTL_US, Batch, Message, are_alike
 from headrace.core.records.answers import Answer
 from headrace.core.schedules.schedule_record import NOW, ScheduleRecord, ScheduleSwap
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import Word, pack
 from headrace.stores.redis.entries import stored_constraints
 from headrace.stores.redis.keys import NORMAL_LANE

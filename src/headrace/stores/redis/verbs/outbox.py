@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from hiredis import ReplyError
 
 from headrace.core.errors import BackendUnavailable
 from headrace.core.messages.ids import new_id
@@ -21,6 +20,7 @@ from headrace.core.outbox.outbox import (
     Refusal,
 )
 from headrace.core.rules.outbox import OpenBatch
+from headrace.stores.redis.client import ReplyError
 from headrace.stores.redis.client.connection import Word
 from headrace.stores.redis.keys import stream_of
 from headrace.stores.redis.scripts import BURY_REFUSED, HAND_ON, TAKE_OUTGOING

@@ -197,7 +197,7 @@ def constrained_since(steps: Sequence[SettleStep], answers: Sequence[Any]) -> li
 
 
 def with_constraints(settlement: Settlement) -> Settlement:
-    """The same settlement, for the script that knows constraints."""
+    """The settlement as the script that knows constraints takes it."""
     token = cast(EntryToken, settlement.claim.token)
     token = msgspec.structs.replace(token, limited=True, origin=token.first_place)
     claim = msgspec.structs.replace(settlement.claim, token=token)

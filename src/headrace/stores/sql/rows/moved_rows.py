@@ -73,7 +73,7 @@ class MovedRow(NamedTuple):
     @property
     def message(self) -> StoredMessage:
         over = self.place > DEAD
-        # Of an end record `at_us` is until when it is kept.
+        # An end record is kept until its `at_us`.
         return StoredMessage(
             id=self.id,
             task=self.task,

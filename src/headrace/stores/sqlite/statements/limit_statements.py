@@ -240,7 +240,7 @@ OVERRIDE_LIMIT = "UPDATE headrace_limits SET override = ?3 WHERE namespace = ?1 
 
 LIST_LIMITS = "SELECT name, declared, override FROM headrace_limits WHERE namespace = ? ORDER BY name"
 
-# Of paused tasks.
+# The limits of paused tasks.
 LIST_PAUSES = """
 SELECT coalesce(override, declared) FROM headrace_limits
 WHERE namespace = ? AND name >= 'paused:' AND name < 'paused;'

@@ -48,7 +48,7 @@ MOVE_END = "UPDATE headrace_topics SET last = ?2, last_us = ?3 WHERE stream = ?1
 # The latest event with this id.
 FIND_EVENT = "SELECT max(event) FROM headrace_events WHERE stream = ? AND id = ?"
 
-# Of the first event in a part of the log.
+# The time of the first event in a part of the log.
 READ_TIME = "SELECT at_us FROM headrace_events WHERE event BETWEEN ? AND ? ORDER BY event LIMIT 1"
 
 # The last event before another.

@@ -46,7 +46,7 @@ from headrace.testing.waiting import wait_until
 #: Seconds. Everything that a test does in between takes far less.
 LEASE: Final = 30.0
 
-#: Microseconds that a mark is kept where a test does not care.
+#: Microseconds for which an end record is kept where a test does not care.
 HOUR_US: Final = microseconds(3600)
 
 #: What goes wrong in tests.

@@ -14,7 +14,7 @@ from headrace.engine.streams import StreamRouter
 
 from .stand import HOUR_US, Stand
 
-#: Seconds after which every lease of a test has run out, and every mark and key has passed.
+#: Seconds after which every lease of a test has run out, and every end record and key has passed.
 LATER: Final = 1e6
 
 

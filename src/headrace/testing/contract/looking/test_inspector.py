@@ -24,7 +24,7 @@ from headrace.core.runtime.clock import SECOND, datetime_of, microseconds
 from headrace.testing.contract.kit.stand import HOUR_US, Stand, kept
 
 
-async def test_ensured_streams_are_listed(stand: Stand) -> None:
+async def test_declared_streams_are_listed(stand: Stand) -> None:
     await stand.queue("elsewhere")
     assert set(await stand.backend.streams()) == {stand.stream, Stream("queue", "elsewhere")}
 

@@ -39,7 +39,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound=Pair)
 P_contra = TypeVar("P_contra", bound=Pair, contravariant=True)
 
-TROUBLE: Final = TrailEntry(1, "failed", "worker", "no such row")
+ENTRY: Final = TrailEntry(1, "failed", "worker", "no such row")
 
 
 class Action(Protocol[P_contra]):
@@ -92,7 +92,7 @@ class Settle:
             case "released":
                 return Released(self._changed(state), span_us)
             case "dead":
-                return Dead(state.failed(TROUBLE), DeadReason.EXHAUSTED, FAILURE)
+                return Dead(state.failed(ENTRY), DeadReason.EXHAUSTED, FAILURE)
             case "cancelled":
                 return Cancelled(span_us)
             case "expired":
@@ -101,13 +101,13 @@ class Settle:
     def _changed(self, state: State) -> State:
         match self.change:
             case "failed":
-                return state.failed(TROUBLE)
+                return state.failed(ENTRY)
             case "crashed":
-                return state.crashed(TROUBLE)
+                return state.crashed(ENTRY)
             case "released":
                 return state.released()
             case "snoozed":
-                return state.snoozed(TROUBLE)
+                return state.snoozed(ENTRY)
             case "nothing":
                 return state
 

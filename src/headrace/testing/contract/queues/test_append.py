@@ -75,7 +75,7 @@ async def test_five_hundred_messages_are_one_batch(stand: Stand) -> None:
     assert (await stand.counts()).queued == 500
 
 
-async def test_a_stream_that_nobody_ensured_takes_messages(stand: Stand) -> None:
+async def test_a_stream_that_was_not_declared_takes_messages(stand: Stand) -> None:
     elsewhere = Stream("queue", "elsewhere")
     id = await stand.add(source=elsewhere)
     await stand.backend.declare_stream(elsewhere, 30 * SECOND)
@@ -106,7 +106,7 @@ async def test_an_id_that_is_running_is_a_duplicate(stand: Stand) -> None:
 @pytest.mark.parametrize(
     "outcome",
     [retry(), dead(), kept(b"7"), Cancelled(HOUR_US)],
-    ids=["retrying", "dead", "result is kept", "mark"],
+    ids=["retrying", "dead", "result is kept", "end record is kept"],
 )
 async def test_an_id_that_a_settlement_keeps_is_a_duplicate(stand: Stand, outcome: Outcome) -> None:
     claim = await stand.running()

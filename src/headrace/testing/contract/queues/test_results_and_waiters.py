@@ -29,7 +29,7 @@ ENDS: dict[str, tuple[Outcome, JobStatus]] = {
     "dead": (dead(), JobStatus.DEAD),
     "cancelled": (Cancelled(HOUR_US), JobStatus.CANCELLED),
     "expired": (Expired(HOUR_US), JobStatus.EXPIRED),
-    "cancelled without a mark": (Cancelled(0), JobStatus.UNKNOWN),
+    "cancelled without an end record": (Cancelled(0), JobStatus.UNKNOWN),
 }
 every_end = pytest.mark.parametrize(("outcome", "status"), ENDS.values(), ids=ENDS)
 
@@ -149,7 +149,7 @@ async def test_a_waiter_that_gave_up_may_wait_again(stand: Stand) -> None:
     assert await soon(waiting) is not None
 
 
-async def test_a_waiter_that_is_cancelled_disturbs_nobody(stand: Stand) -> None:
+async def test_a_waiter_that_is_cancelled_disturbs_no_other(stand: Stand) -> None:
     claim = await stand.running()
     leaving, staying = [await _start_waiting(stand, claim.id) for _ in range(2)]
     leaving.cancel()
@@ -202,7 +202,7 @@ async def test_a_waiter_is_woken_by_the_late_success_of_a_former_holder(stand: S
     assert record.result == b"42"
 
 
-async def test_a_success_that_is_gone_wakes_nobody(stand: Stand) -> None:
+async def test_a_success_that_is_gone_wakes_no_waiter(stand: Stand) -> None:
     claim = await stand.running()
     await stand.retry(claim, delay=100)
     waiting = await _start_waiting(stand, claim.id)

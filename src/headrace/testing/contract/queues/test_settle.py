@@ -29,7 +29,7 @@ async def test_nothing_to_settle_is_nothing_to_answer(stand: Stand) -> None:
 
 
 @every_outcome
-async def test_whoever_holds_the_message_settles_it(stand: Stand, outcome: Outcome) -> None:
+async def test_the_holder_of_a_message_settles_it(stand: Stand, outcome: Outcome) -> None:
     claim = await stand.running()
     assert await stand.settle(claim, outcome) is Verdict.KEPT
     assert (await stand.counts()).running == 0

@@ -63,7 +63,7 @@ async def test_every_reason_is_kept(stand: Stand, reason: DeadReason) -> None:
     assert letter.reason == reason
 
 
-async def test_where_nobody_died_there_are_no_dead_letters(stand: Stand) -> None:
+async def test_where_no_message_died_there_are_no_dead_letters(stand: Stand) -> None:
     await stand.add()
     page = await stand.backend.dead_letters(stand.stream, only=ANY)
     assert (page.items, page.cursor) == ((), None)

@@ -179,7 +179,7 @@ async def test_a_removed_group_leaves_the_log_and_the_others_alone(orders: Order
     assert await orders.status(mail, "a") is JobStatus.RUNNING
 
 
-async def test_whoever_claims_for_a_removed_group_gets_nothing(orders: Orders) -> None:
+async def test_a_claim_for_a_removed_group_gets_nothing(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.backend.remove_stream(group)
@@ -215,7 +215,7 @@ async def test_a_removed_group_can_be_joined_anew(orders: Orders) -> None:
     assert await orders.status(group, "a") is JobStatus.RUNNING
 
 
-async def test_whoever_waits_for_a_removed_group_gets_on_when_it_is_joined_anew(orders: Orders) -> None:
+async def test_a_claim_that_waits_for_a_removed_group_goes_on_when_it_is_joined_again(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.backend.remove_stream(group)
@@ -278,17 +278,17 @@ async def test_a_group_has_a_lease_of_its_own(orders: Orders) -> None:
     assert await orders.stand.reclaim(sources=[group]) == []
 
 
-async def test_a_worker_hears_how_its_groups_stand(orders: Orders) -> None:
+async def test_a_worker_hears_the_control_state_of_its_groups(orders: Orders) -> None:
     group = await orders.join()
     await orders.backend.pause(group, paused=True)
     worker = WorkerInfo(
         "worker-1", "host", 42, 1, queues=("work",), concurrency=10, groups=("orders/billing",)
     )
     readers = {"worker-1": [orders.stand.stream], "worker-1/billing": [group]}
-    standing = await orders.backend.heartbeat(worker, readers)
-    assert group in standing.paused
-    assert standing.leases[group] == microseconds(LEASE)
-    assert standing.leases[orders.stand.stream] == microseconds(LEASE)
+    control = await orders.backend.heartbeat(worker, readers)
+    assert group in control.paused
+    assert control.leases[group] == microseconds(LEASE)
+    assert control.leases[orders.stand.stream] == microseconds(LEASE)
     assert await orders.backend.workers() == [worker]
 
 

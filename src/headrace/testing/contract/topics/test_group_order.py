@@ -100,7 +100,7 @@ async def test_an_event_that_comes_later_waits_for_its_key(orders: Orders, group
     assert await orders.claim_ids(group) == ["a2"]
 
 
-async def test_a_key_is_free_again_when_nobody_waits_for_it(orders: Orders, group: Stream) -> None:
+async def test_a_key_is_free_again_when_no_event_waits_for_it(orders: Orders, group: Stream) -> None:
     await orders.publish("a1", key="a")
     await orders.done(await orders.claim(group))
     await orders.publish("a2", key="a")

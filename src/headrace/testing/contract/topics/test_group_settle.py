@@ -49,7 +49,7 @@ async def test_a_retry_comes_back_to_its_group_alone(orders: Orders) -> None:
 
 
 @pytest.mark.whole("parts have no order among each other")
-async def test_a_retry_holds_up_nobody(orders: Orders) -> None:
+async def test_a_retry_holds_up_no_other_event(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")
     await orders.stand.retry(await orders.claim_one(group, "a"))
@@ -105,7 +105,7 @@ async def test_a_dead_letter_names_its_topic_and_its_group(orders: Orders) -> No
     assert (letter.queue, letter.topic, letter.group) == (None, "orders", "billing")
 
 
-async def test_a_dead_letter_is_nobody_elses(orders: Orders) -> None:
+async def test_a_dead_letter_belongs_to_its_group_alone(orders: Orders) -> None:
     billing, mail = await orders.join("billing"), await orders.join("mail")
     await orders.publish("a")
     await orders.stand.die(await orders.claim_one(billing))

@@ -77,7 +77,7 @@ async def test_five_hundred_events_are_one_batch(orders: Orders) -> None:
     assert await orders.claim_ids(group, 500) == ids
 
 
-async def test_a_topic_that_nobody_arranged_takes_events(orders: Orders) -> None:
+async def test_a_topic_that_was_not_declared_takes_events(orders: Orders) -> None:
     await orders.publish("a")
     assert orders.stream in await orders.backend.streams()
     assert (await orders.record()).rules == TopicRules()

@@ -110,7 +110,7 @@ async def test_a_topic_exists_when_a_group_has_joined(orders: Orders) -> None:
     assert (await orders.record()).rules == TopicRules()
 
 
-async def test_arranging_a_topic_keeps_its_events(orders: Orders) -> None:
+async def test_declaring_a_topic_keeps_its_events(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.declare_topic(retention=60)

@@ -33,7 +33,7 @@ async def test_a_reader_goes_on_where_it_was(orders: Orders) -> None:
 
 
 @pytest.mark.whole("numbers count within a part")
-async def test_whoever_read_everything_keeps_the_position(orders: Orders) -> None:
+async def test_a_reader_that_has_everything_keeps_its_position(orders: Orders) -> None:
     await orders.publish("a", "b")
     assert _nothing_behind(await orders.read(2)) == 2
 
@@ -46,7 +46,7 @@ async def test_a_reader_is_told_the_time_of_the_store(orders: Orders) -> None:
         assert abs(reading.now_us - orders.stand.now_us()) < 5 * SECOND
 
 
-async def test_nothing_is_read_of_a_topic_that_nobody_made(orders: Orders) -> None:
+async def test_nothing_is_read_of_a_topic_that_was_never_made(orders: Orders) -> None:
     reading = await orders.backend.read(
         Stream("topic", "nowhere"), BEGINNING, consumer="reader", limit=10, wait=0
     )
@@ -93,7 +93,7 @@ async def test_many_times_are_told_apart(orders: Orders) -> None:
         assert _ids(reading) == [f"event-{number}"]
 
 
-async def test_reading_changes_nobodys_position(orders: Orders) -> None:
+async def test_reading_changes_the_position_of_no_group(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")
     await orders.read()

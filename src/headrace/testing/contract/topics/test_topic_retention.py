@@ -64,7 +64,7 @@ async def test_without_bounds_everything_stays(orders: Orders) -> None:
     assert await orders.ids() == ["a", "b"]
 
 
-async def test_a_topic_that_nobody_arranged_keeps_its_events_for_a_week(orders: Orders) -> None:
+async def test_a_topic_that_was_not_declared_keeps_its_events_for_a_week(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.finish(group)
@@ -141,7 +141,7 @@ async def test_what_is_parked_holds_up_nothing_and_is_not_lost(orders: Orders) -
 
 
 @pytest.mark.whole("a length holds for each part")
-async def test_where_age_wins_nobody_holds_anything(orders: Orders) -> None:
+async def test_where_age_wins_no_group_holds_anything(orders: Orders) -> None:
     group = await orders.join()
     await orders.declare_topic(max_length=1, strict=False)
     await orders.publish("a", "b")
@@ -242,7 +242,7 @@ async def test_an_append_trims_a_little_by_itself(orders: Orders, rules: TopicRu
     assert len(await orders.ids()) <= 10
 
 
-async def test_a_topic_that_nobody_reads_does_not_grow_for_ever(orders: Orders) -> None:
+async def test_a_topic_without_readers_does_not_grow_for_ever(orders: Orders) -> None:
     await orders.declare_topic(max_length=10)
     for number in range(5):
         await orders.publish(*[f"{number}-{each}" for each in range(TRIMMED_BESIDE)])

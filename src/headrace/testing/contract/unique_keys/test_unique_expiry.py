@@ -42,7 +42,7 @@ async def test_an_expired_owner_gives_its_key_to_the_next_message(
     assert (await stand.counts()).queued == 0
 
 
-async def test_whoever_waits_for_an_expired_owner_is_woken_when_its_key_is_taken(stand: Stand) -> None:
+async def test_a_waiter_for_an_expired_owner_is_woken_when_its_key_is_taken(stand: Stand) -> None:
     owner = await stand.add(unique=FINISHED, lifetime=30)
     other = await stand.other()
     waiter = asyncio.create_task(other.wait_for_end(stand.stream, owner, 10))
@@ -140,7 +140,7 @@ async def test_a_schedule_takes_the_key_from_an_expired_owner(stand: Stand) -> N
     assert await stand.status(owner) is JobStatus.EXPIRED
 
 
-async def test_an_expired_owner_from_before_a_split_stands_in_nobodys_way(stand: Stand) -> None:
+async def test_an_expired_owner_from_before_a_split_holds_up_no_message(stand: Stand) -> None:
     owner = await _expired(stand, FINISHED)
     await stand.split(5)
     assert await stand.backend.holders(stand.stream, [Wanted(key=FINISHED.key)]) == [None]

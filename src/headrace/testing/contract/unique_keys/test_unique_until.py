@@ -115,7 +115,7 @@ async def test_until_started_a_message_that_runs_again_does_not_take_its_key_bac
     assert await owner_of(stand, STARTED) == owner
 
 
-async def test_until_started_the_second_claim_of_a_message_releases_nobodys_key(stand: Stand) -> None:
+async def test_until_started_the_second_claim_of_a_message_releases_no_other_key(stand: Stand) -> None:
     claim = await stand.running(unique=STARTED)
     owner = await stand.add(unique=STARTED, delay=100)
     await stand.settle(claim, Released())
@@ -123,7 +123,7 @@ async def test_until_started_the_second_claim_of_a_message_releases_nobodys_key(
     assert await owner_of(stand, STARTED) == owner
 
 
-async def test_until_started_the_end_of_a_former_owner_releases_nobodys_key(stand: Stand) -> None:
+async def test_until_started_the_end_of_a_former_owner_releases_no_other_key(stand: Stand) -> None:
     claim = await stand.running(unique=STARTED)
     owner = await stand.add(unique=STARTED)
     await stand.settle_done(claim)
@@ -164,7 +164,7 @@ async def test_until_elapsed_a_new_window_begins_with_the_next_message(stand: St
     assert await owner_of(stand, ELAPSED) == second
 
 
-async def test_until_elapsed_the_end_of_a_former_owner_releases_nobodys_key(stand: Stand) -> None:
+async def test_until_elapsed_the_end_of_a_former_owner_releases_no_other_key(stand: Stand) -> None:
     claim = await stand.running(unique=ELAPSED)
     await stand.advance(61)
     owner = await stand.add(unique=FINISHED)

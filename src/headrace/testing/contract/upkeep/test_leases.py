@@ -43,14 +43,14 @@ async def test_the_first_lease_of_a_stream_is_no_change(stand: Stand) -> None:
 
 async def test_a_beat_answers_the_leases_of_the_workers_queues(stand: Stand) -> None:
     await stand.queue("not the worker's")
-    standing = await beat(stand.backend, worker_info())
-    assert standing.leases == {stand.stream: microseconds(LEASE)}
+    control = await beat(stand.backend, worker_info())
+    assert control.leases == {stand.stream: microseconds(LEASE)}
     await shorten(stand)
-    standing = await beat(stand.backend, worker_info())
-    assert standing.leases == {stand.stream: microseconds(SHORT)}
+    control = await beat(stand.backend, worker_info())
+    assert control.leases == {stand.stream: microseconds(SHORT)}
 
 
-async def test_a_queue_that_nobody_ensured_has_no_lease_to_answer(stand: Stand) -> None:
+async def test_a_queue_that_was_not_declared_has_no_lease_to_answer(stand: Stand) -> None:
     await stand.add(source=Stream("queue", "appended"))
     info = msgspec.structs.replace(worker_info(), queues=("appended", "nobody's"))
     assert (await beat(stand.backend, info)).leases == {}

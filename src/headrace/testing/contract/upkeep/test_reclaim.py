@@ -50,9 +50,9 @@ async def test_a_recovered_message_counts_a_crash_and_remembers_it(stand: Stand)
     await stand.lose(claim)
     state = (await stand.claim_one(claim.id)).state
     assert (state.failures, state.crashes, state.releases, state.attempt) == (0, 1, 0, 2)
-    (trouble,) = state.trail
-    assert (trouble.what, trouble.worker) == ("crashed", "host-7")
-    assert abs(trouble.at_us - stand.now_us()) < 5 * SECOND
+    (entry,) = state.trail
+    assert (entry.what, entry.worker) == ("crashed", "host-7")
+    assert abs(entry.at_us - stand.now_us()) < 5 * SECOND
 
 
 async def test_a_crash_adds_to_the_state_that_was_there(stand: Stand) -> None:
@@ -232,7 +232,7 @@ async def test_the_second_run_may_succeed(stand: Stand) -> None:
 # --- one scan for all ------------------------------------------------------------------------------------
 
 
-async def test_workers_take_turns_and_whoever_has_none_does_nothing(stand: Stand) -> None:
+async def test_workers_take_turns_and_a_worker_without_one_does_nothing(stand: Stand) -> None:
     backends = [stand.backend, await stand.other()]
     claim = await stand.running()
     await stand.advance(LEASE + 1)
@@ -251,7 +251,7 @@ async def test_workers_take_turns_and_whoever_has_none_does_nothing(stand: Stand
 # --- outages, and clocks that are set --------------------------------------------------------------------
 
 
-async def test_after_an_outage_nobody_takes_anything_for_one_lease(stand: Stand) -> None:
+async def test_after_an_outage_no_worker_takes_anything_for_one_lease(stand: Stand) -> None:
     other = await stand.other()
     claim = await stand.running()
     await stand.advance(LEASE + 1)

@@ -84,8 +84,8 @@ async def test_a_declared_schedule_is_first_seen_once(stand: Stand) -> None:
 
 async def test_each_swap_of_a_batch_is_answered_by_itself(stand: Stand) -> None:
     elsewhere = await stand.queue("elsewhere")
-    standing = await established(stand)
-    moment = standing.last_us + SECOND
+    stored = await established(stand)
+    moment = stored.last_us + SECOND
     swaps = [
         establish(elsewhere, "there"),
         establish(stand.stream, NAME),
@@ -94,9 +94,9 @@ async def test_each_swap_of_a_batch_is_answered_by_itself(stand: Stand) -> None:
     ]
     answers = await stand.backend.swap_schedules(swaps)
     assert [answer.done for answer in answers] == [True, False, False, True]
-    assert answers[1] == Swapped(False, standing)
+    assert answers[1] == Swapped(False, stored)
     assert answers[2] == Swapped(False, None)
-    others = [advance(standing, moment, [message(stand, moment)]), establish(elsewhere, "more")]
+    others = [advance(stored, moment, [message(stand, moment)]), establish(elsewhere, "more")]
     assert [answer.done for answer in await stand.backend.swap_schedules(others)] == [True, True]
     assert await stand.claim_ids() == [message(stand, moment).id]
     assert await stand.backend.swap_schedules([]) == []
@@ -104,7 +104,7 @@ async def test_each_swap_of_a_batch_is_answered_by_itself(stand: Stand) -> None:
 
 async def test_every_value_of_a_record_is_kept_and_compared(stand: Stand) -> None:
     await established(stand)
-    standing = await record(stand)
+    stored = await record(stand)
     for new in (
         ScheduleRecord(stand.stream, NAME, 5, 4, True, b"\x00\xff", "a b"),
         ScheduleRecord(stand.stream, NAME, 5, 4, True, b"\x00\xff"),
@@ -113,12 +113,12 @@ async def test_every_value_of_a_record_is_kept_and_compared(stand: Stand) -> Non
         ScheduleRecord(stand.stream, NAME, 5),
         ScheduleRecord(stand.stream, NAME, 6),
     ):
-        swapped = await swap(stand, ScheduleSwap(stand.stream, NAME, standing, new))
+        swapped = await swap(stand, ScheduleSwap(stand.stream, NAME, stored, new))
         assert swapped == Swapped(True, new)
         assert await record(stand) == new
-        late = await swap(stand, ScheduleSwap(stand.stream, NAME, standing, None))
+        late = await swap(stand, ScheduleSwap(stand.stream, NAME, stored, None))
         assert late == Swapped(False, new)
-        standing = new
+        stored = new
 
 
 async def test_the_time_is_the_stores(stand: Stand) -> None:
@@ -278,9 +278,9 @@ async def test_a_job_of_a_moment_may_be_due_later(stand: Stand) -> None:
 async def test_a_job_whose_unique_key_is_held_is_left_out(stand: Stand) -> None:
     first = await established(stand)
     key = UniqueKey("only one")
-    await stand.add("standing", unique=key)
+    await stand.add("waiting", unique=key)
     assert await fire(stand, first, first.last_us + SECOND, stand.message("second", unique=key))
-    assert await stand.claim_ids() == ["standing"]
+    assert await stand.claim_ids() == ["waiting"]
 
 
 async def test_a_job_that_is_known_is_left_out(stand: Stand) -> None:
@@ -376,13 +376,13 @@ async def test_after_the_clock_was_set_back_a_schedule_is_paused_and_resumed(sta
 
 
 async def test_the_timetable_that_a_schedule_is_fired_by_is_kept(stand: Stand) -> None:
-    standing = await established(stand)
+    stored = await established(stand)
     for timing, kept in (("b a", "b a"), (None, "b a"), ("c", "c")):
-        last_us = standing.last_us + 1
-        assert (await swap(stand, advance(standing, last_us, timing=timing))).done
-        before, standing = standing, await record(stand)
-        assert standing == ScheduleRecord(stand.stream, NAME, last_us, timing=kept)
-    assert not (await swap(stand, advance(before, standing.last_us + 1, timing="d"))).done
+        last_us = stored.last_us + 1
+        assert (await swap(stand, advance(stored, last_us, timing=timing))).done
+        before, stored = stored, await record(stand)
+        assert stored == ScheduleRecord(stand.stream, NAME, last_us, timing=kept)
+    assert not (await swap(stand, advance(before, stored.last_us + 1, timing="d"))).done
     assert (await record(stand)).timing == "c"
     assert await change(stand, remove)
     assert await swap(stand, establish(stand.stream, NAME)) == Swapped(True, await record(stand))

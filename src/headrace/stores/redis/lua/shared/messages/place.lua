@@ -53,7 +53,7 @@ local function agenda_of(place)
   return string.sub(META, 1, -5) .. (place == 'K' and 'parked' or 'lined')
 end
 
--- The message at a place; nil when the place is empty, since someone deleted the stream by hand.
+-- The message at a place; nil when the place is empty, because the stream was deleted by hand.
 local function message_at(place, id)
   local lane, entry = entry_at(place)
   if lane then

@@ -13,8 +13,8 @@ local function first_drawable(group, deferred, mends)
   return first
 end
 
--- What is known of the key of an event, if the event is the next of a deferred key for one who has looked at all
--- from a start on.
+-- What is known of the key of an event, if the event is the next of a deferred key, as far as a caller knows that
+-- has looked at all events from a start on.
 local function due_key(deferred, event, number, start)
   local each = deferred[get(event, 'k') or '']
   return each and start <= each.number and each.number <= number and not each.blocked and each
