@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -19,11 +20,11 @@ class Project:
     """The shop on a SQLite store of its own, asked by processes."""
 
     def __init__(self, folder: Path) -> None:
-        self._variables = {
+        self.variables = {
             **os.environ,
             "SHOP_FOLDER": str(folder),
             "SHOP_STORE": f"sqlite:///{folder}/jobs.db",
-            "PYTHONPATH": str(PROJECT),
+            "PYTHONPATH": os.pathsep.join([str(PROJECT), str(folder), *_asked_for()]),
             "DJANGO_SETTINGS_MODULE": "django_shop.settings",
         }
 
@@ -38,7 +39,7 @@ class Project:
         ended = subprocess.run(
             command,
             cwd=PROJECT,
-            env=self._variables,
+            env=self.variables,
             capture_output=True,
             text=True,
             check=False,
@@ -46,6 +47,25 @@ class Project:
         )
         assert ended.returncode == code, ended.stdout + ended.stderr
         return ended.stdout + ended.stderr
+
+    def on_a_terminal(self, *words: str) -> str:
+        ours, theirs = os.openpty()
+        command = [sys.executable, *words]
+        with subprocess.Popen(
+            command, cwd=PROJECT, env=self.variables, stdin=theirs, stdout=theirs, stderr=theirs
+        ) as running:
+            os.close(theirs)
+            said = b""
+            with contextlib.suppress(OSError):  # the terminal is gone when the program has ended
+                while read := os.read(ours, 65536):
+                    said += read
+            os.close(ours)
+            assert running.wait(100) == 0, said
+        return said.decode()
+
+
+def _asked_for() -> list[str]:
+    return [path for path in [os.environ.get("PYTHONPATH")] if path]
 
 
 @pytest.fixture
@@ -64,7 +84,8 @@ def test_a_worker_finds_the_tasks_of_installed_apps_and_serves_their_queues(proj
         project.python(f"from django_shop.tasks import add; print(add.get_result('{id}').return_value)")
         == "5\n"
     )
-    assert "mails" in project.manage("headrace", "status")
+    assert "mails" in (status := project.manage("headrace", "status"))
+    assert "no worker is running; start one with: manage.py headrace worker\n" in status
     assert "django_shop.tasks.add" in project.manage("headrace", "jobs", "show", id)
     assert "all is well" in project.manage("headrace", "doctor")
 
@@ -83,6 +104,24 @@ def test_a_worker_without_manage_py(project: Project) -> None:
     project.python("from django_shop.tasks import add; add.enqueue(1, 2)")
     said = project.run("-m", "headrace", "worker", "headrace.django.project:default", "--burst")
     assert "headrace.django.project:default" in said
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
+def test_on_a_terminal_a_task_has_one_line_and_other_lines_of_django_are_written_once(
+    project: Project, tmp_path: Path
+) -> None:
+    (tmp_path / "debugged.py").write_text(
+        "from django_shop.settings import *\n"
+        "DEBUG, LOGGING_CONFIG, LOGGING = True, 'logging.config.dictConfig', {}\n"
+    )
+    project.variables["DJANGO_SETTINGS_MODULE"] = "debugged"
+    project.python(
+        "from django_shop.tasks import add; add.enqueue(2, 3);"
+        "from django_shop.tasks import warn; warn.enqueue()"
+    )
+    said = project.on_a_terminal("manage.py", "headrace", "worker", "--burst")
+    assert said.count("disk is nearly full") == 1
+    assert said.count("django_shop.tasks.add") == 1
 
 
 def test_commands_that_take_the_app_have_that_of_the_project(project: Project) -> None:

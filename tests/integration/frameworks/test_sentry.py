@@ -57,6 +57,12 @@ PROGRAM = """
         if time.monotonic() < began + 0.1:
             raise Snooze(0.1)
 
+    @app.task(name="ends_by_an_error")
+    def ends_by_an_error() -> None:
+        while not current_job().cancelled:
+            time.sleep(0.01)
+        raise ValueError("cancelled")
+
     began = time.monotonic()
 
     async def main():
@@ -64,6 +70,12 @@ PROGRAM = """
         calls += [task.with_(job_id=task.name).call() for task in (slow, recovers, snoozes)]
         await app.enqueue_many(calls)
         await app.worker(concurrency=3).run(burst=True)
+        job = await ends_by_an_error.enqueue()
+        async with app.worker():
+            while await job.status() != "running":
+                await asyncio.sleep(0.01)
+            await job.cancel()
+            await job.wait(timeout=30)
         await app.close()
         assert not shop.raised, shop.raised
 

@@ -9,6 +9,7 @@ import pytest
 from headrace.core.messages.claim import Claim, Report
 from headrace.core.messages.message import Stream
 from headrace.core.messages.outcome import Done, Kept, Released, Settlement, Verdict
+from headrace.stores.postgres.rows.outbox_table import OF_USERS, TakenBatch
 from headrace.stores.postgres.session.connection import PREPARE_AFTER
 from headrace.stores.postgres.session.transaction import PostgresTransaction
 from headrace.stores.postgres.statements import message_statements, record_statements
@@ -72,6 +73,29 @@ async def test_steps_that_find_a_message_by_its_id_read_no_others_after_they_wer
         scanned, fetched = await store._write(partial(one_of_each, number=PREPARE_AFTER + 2))
     assert scanned == 0
     assert fetched < 100  # each step reads its message a few times
+
+
+FILL_OUTBOX = """
+INSERT INTO headrace.headrace_outbox (namespace, content)
+SELECT $1, 'hello' FROM generate_series(1, $2::bigint)
+"""
+
+
+async def test_a_relay_reads_its_batch_and_not_all_that_waits(server: PostgresServer) -> None:
+    async def relay(transaction: PostgresTransaction) -> tuple[int, int]:
+        namespace = transaction.namespace
+        await transaction.change(FILL_OUTBOX, (namespace, 20_000))
+        before = await transaction.rows(READ_ROWS.replace("messages", "headrace_outbox"))
+        batch = await OF_USERS.take(transaction, namespace, None, TakenBatch("relay", 100, 1000, 1000))
+        assert batch is not None
+        await OF_USERS.hand_on(transaction, namespace, batch, frozenset())
+        after = await transaction.rows(READ_ROWS.replace("messages", "headrace_outbox"))
+        return len(batch.entries), sum(after[0]) - sum(before[0])
+
+    async with opened(server.url) as store:
+        taken, fetched = await store._write(relay)
+    assert taken == 100
+    assert fetched < 10 * taken
 
 
 async def one_of_each(transaction: PostgresTransaction, number: int) -> tuple[int, int]:

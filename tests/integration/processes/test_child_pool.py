@@ -254,13 +254,16 @@ def test_whatever_happens_every_job_ends_with_its_own_answer(examples: int) -> N
     )
 
 
-async def test_a_job_is_not_given_to_a_child_that_ended_just_now(tmp_path: Path) -> None:
+@pytest.mark.parametrize("reaped", [False, True])
+async def test_a_job_is_not_given_to_a_child_that_ended_just_now(tmp_path: Path, reaped: bool) -> None:
     pool = ChildPool(1)
     first = PoolCall(pool, tmp_path / "first")
     first.open_gate()
     await first.task
     (child,) = pool._children
     os.kill(child.pid, signal.SIGKILL)
+    if reaped:  # as a program does that reaps all its children
+        wait_until_sync(lambda: os.waitpid(child.pid, os.WNOHANG)[0])
     wait_until_sync(lambda: not child.ready)  # the event loop does not turn, and has not seen it
     second = PoolCall(pool, tmp_path / "second")
     second.open_gate()
@@ -323,4 +326,18 @@ async def test_the_answer_of_a_child_that_ended_after_it_counts(tmp_path: Path) 
     child._watch._tell()
     assert isinstance(await pool_call.task, Returned)
     pool_call.check()
+    await pool.close()
+
+
+async def test_the_reason_is_the_signal_that_ended_a_child(tmp_path: Path) -> None:
+    """A process that ends closes its connection first. Here the worker sees its end only some turns later."""
+    pool = ChildPool(1)
+    pool_call = PoolCall(pool, tmp_path / "only")
+    await wait_until(lambda: pool_call.began, timeout=30)
+    (child,) = pool._children
+    child.connection_lost(None)
+    os.kill(child.pid, signal.SIGTERM)
+    wait_until_sync(lambda: os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT))
+    with pytest.raises(ChildDied, match=f"signal {int(signal.SIGTERM)}"):
+        await asyncio.wait_for(pool_call.task, 30)
     await pool.close()

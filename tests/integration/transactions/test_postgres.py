@@ -236,6 +236,18 @@ async def test_events_are_published_after_the_commit_in_their_order(app: App, se
         await wait_until(lambda: seen == [2, 1], timeout=60)
 
 
+async def test_an_event_of_a_transaction_comes_into_the_log_without_a_subscriber(
+    app: App, server: PostgresServer
+) -> None:
+    orders = app.topic("orders", OrderPlaced)
+    async with await psycopg.AsyncConnection.connect(server.url) as connection:
+        await connection.execute(INSERT)
+        await orders.publish(OrderPlaced(1), transaction=connection)
+    await app.worker().run(burst=True)
+    [topic] = await app.admin.topics()
+    assert topic.length == 1
+
+
 async def test_limits_and_order_hold_for_jobs_of_a_transaction(app: App, server: PostgresServer) -> None:
     running: set[int] = set()
     most = 0

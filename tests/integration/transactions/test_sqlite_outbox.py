@@ -197,7 +197,7 @@ async def test_a_database_that_the_app_does_not_know_is_refused(app: App, tmp_pa
     other = sqlite3.connect(tmp_path / "other.db")
     other.execute("CREATE TABLE orders (id INTEGER PRIMARY KEY)")
     other.execute("INSERT INTO orders VALUES (7)")
-    with pytest.raises(ConfigurationError, match=r"does not know.*App\(outbox="):
+    with pytest.raises(ConfigurationError, match=r"does not know.*App\(outbox='sqlite:///"):
         app.sync.enqueue(app.tasks["charge"].call(7), transaction=other)
     alone = App("memory://")
     charges(alone)
@@ -213,6 +213,25 @@ async def test_missing_tables_are_not_made_in_the_transaction(tmp_path: Path) ->
     with pytest.raises(ConfigurationError, match="headrace schema apply"):
         app.sync.enqueue(app.tasks["charge"].call(7), transaction=connection)
     assert connection.execute("SELECT count(*) FROM sqlite_master").fetchone() == (0,)
+
+
+async def test_a_connection_that_reads_texts_as_bytes_is_recognised(tmp_path: Path, shop: Path) -> None:
+    app = App(f"sqlite:///{tmp_path / 'store.db'}", outbox=f"sqlite:///{shop}")
+    charged = charges(app)
+    connection = sqlite3.connect(shop)
+    connection.text_factory = bytes
+    with connection:
+        connection.execute("INSERT INTO orders VALUES (7)")
+        app.sync.enqueue(app.tasks["charge"].call(1), transaction=connection)
+    connection.close()
+    async with aiosqlite.connect(shop) as another:
+        another.text_factory = bytes
+        await another.execute("INSERT INTO orders VALUES (8)")
+        await app.enqueue(app.tasks["charge"].call(2), transaction=another)
+        await another.commit()
+    await app.worker(concurrency=1).run(burst=True)
+    assert charged == [1, 2]
+    await app.close()
 
 
 async def test_the_file_of_the_apps_own_store_is_refused(tmp_path: Path) -> None:

@@ -47,6 +47,15 @@ def test_an_id_stays_whole_on_a_very_narrow_terminal() -> None:
     assert lines(jobs_listing(), 45)[-1].startswith(f"{'0' * 26}  …l_to_all")
 
 
+def test_a_very_long_id_leaves_room_for_the_other_columns() -> None:
+    listing = jobs_listing()
+    listing.add("of-customer-" * 8 + "no-7", "shop.charge", "0", "due in 59 min")
+    assert lines(listing, 80)[-2:] == [
+        f"{'0' * 26}                        …d_mail_to_all  ValueError: i…",
+        "…stomer-of-customer-of-customer-of-customer-no-7  shop.charge     due in 59 min",
+    ]
+
+
 def test_a_listing_gives_lines_of_one_width_for_a_screen() -> None:
     header, row = (line.plain for line in jobs_listing().lines(58))
     assert len(header) == len(row) == 58

@@ -17,6 +17,9 @@ from .render import one_line, safe_text
 #: Characters that a column keeps when it is cut, and on a very narrow terminal.
 LEAST, BAREST = 14, 6
 
+#: What stays of a cell that is cut last, such as an id that the user gave: as many characters as a UUID has.
+KEPT = 36
+
 #: Characters between two columns.
 GAP = 2
 
@@ -24,8 +27,9 @@ TextRow = Sequence[Text]
 
 
 class Column(msgspec.Struct, frozen=True):
-    """`keeps`: what stays of a long cell. Names keep their end, by which most of them differ. A cell that is
-    cut keeps `least` characters if possible. `spare`: the highest number is left out first, 0 never."""
+    """`keeps`: what stays of a long cell. Names keep their end, by which most of them differ. With `all`, a
+    cell is cut only when it is longer than a UUID and there is no room for the others. A cell that is cut
+    keeps `least` characters if possible. `spare`: the highest number is left out first, 0 never."""
 
     name: str
     right: bool = False
@@ -69,13 +73,16 @@ class FittedTable:
         for place in sorted(widths, key=lambda place: -self._columns[place].spare):
             if _total(least) > room and self._columns[place].spare:
                 del widths[place], least[place]
-        if _total(least) > room:
-            least = self._cut(widths, most=BAREST)
+        for place in least:  # a column that is not cut otherwise
+            widths[place] -= min(max(0, _total(least) - room), max(0, least[place] - KEPT))
+        for most in (10**6, LEAST, BAREST):
+            if _total(least) > room:
+                least = self._cut(widths, most=most)
         for place in reversed(list(widths)):
             widths[place] -= min(max(0, _total(widths) - room), widths[place] - least[place])
         return widths
 
-    def _cut(self, widths: dict[int, int], most: int = 10**6) -> dict[int, int]:
+    def _cut(self, widths: dict[int, int], *, most: int = 10**6) -> dict[int, int]:
         """The least widths: cells that may be cut keep their `least`, and at most `most`."""
         return {
             place: width
@@ -99,11 +106,11 @@ def wrapped_grid(columns: int) -> Table:
 
 def _shaped(given: Text, column: Column, width: int) -> Text:
     cell = given.copy()
-    if column.keeps == "end" and cell.cell_len > width:
+    if column.keeps != "start" and cell.cell_len > width:
         while cell.cell_len >= width:
             cell = cell[1:]
         cell = Text("…") + cell
-    cell.truncate(width, overflow="crop" if column.keeps == "all" else "ellipsis")
+    cell.truncate(width, overflow="ellipsis")
     cell.align("right" if column.right else "left", width)
     return cell
 

@@ -124,9 +124,15 @@ def on_url(url: str, namespace: str | None) -> App:
 
 
 def with_target(advice: str) -> str:
-    """Advice that can be copied: the app that the command was given, in place of MODULE:APP."""
+    """Advice that can be copied: the app that the command was given, in place of MODULE:APP. A program that
+    has these commands for its own app, such as `manage.py`, needs none."""
     context = click.get_current_context(silent=True)
-    return advice.replace("MODULE:APP", context.meta.get(_TARGET, "MODULE:APP") if context else "MODULE:APP")
+    if context is None:
+        return advice
+    program = context.find_root().info_name or ""
+    if program.endswith(" headrace"):
+        advice = advice.replace("headrace worker MODULE:APP", f"{program} worker")
+    return advice.replace("MODULE:APP", context.meta.get(_TARGET, "MODULE:APP"))
 
 
 def sqlite_file(url: str) -> Path | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections import deque
-from collections.abc import Awaitable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine
 from contextvars import copy_context
 from math import inf
 from time import perf_counter
@@ -47,6 +47,8 @@ class Executor:
         self._processes = processes
         self._deadlines = Deadlines(self._time_out)
         self._release_logs = capture() if parts.registry.job_logs else lambda: None
+        #: Whether the worker or its event loop ends. Then a cancelled handler has not failed.
+        self.ending: Callable[[], bool] = lambda: False
 
     def begin(self, claim: Claim, slot: Slot) -> FinishedRun | Coroutine[Any, Any, FinishedRun]:
         """Decode the claim, find its handler, run it and decide the outcome. When the handler suspends, it
@@ -224,6 +226,8 @@ class Executor:
         try:
             if isinstance(error, GeneratorExit):
                 error = _not_closing(error)
+            elif isinstance(error, asyncio.CancelledError) and run.interruption is None and self.ending():
+                run.interruption = "shutdown"  # the loop ends, and has cancelled all tasks
             outcome, failure = self.policy.raised(run, error)
             if run.handler.batch:
                 run.error = error

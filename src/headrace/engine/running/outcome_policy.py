@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from types import MappingProxyType
 
@@ -45,6 +45,10 @@ from .run import Abandoned, Run
 UNKNOWN_FOR = 3600.0
 LONGEST_UNKNOWN_DELAY = 60.0
 
+#: Seconds until a message is ready again that is handed back because the event loop ends. Until then the
+#: worker has stopped claiming: it must not take the message itself.
+LOOP_END_DELAY = 1.0
+
 #: Entries of a trail that are no runs.
 _NO_RUN = frozenset({"released", "unknown"})
 
@@ -67,6 +71,8 @@ class OutcomePolicy:
         self._clock_us = held.store_clock_us
         self._max_payload = options.max_payload
         self.end_record_ttl_us: int = microseconds(options.end_record_ttl)
+        #: Whether all tasks of the event loop were cancelled, and the worker has not begun to stop.
+        self.loop_ends: Callable[[], bool] = lambda: False
 
     def returned(self, run: Run, value: object) -> Outcome:
         """The outcome after the handler returned."""
@@ -125,8 +131,9 @@ class OutcomePolicy:
         return _timed_out(run)
 
     def released(self, claim: Claim) -> Released:
-        """Hand the claim back at once. This uses up no retry."""
-        return Released(claim.state.released(self._trail_entry(claim, "released")))
+        """Hand the claim back. This uses up no retry."""
+        state = claim.state.released(self._trail_entry(claim, "released"))
+        return Released(state, microseconds(LOOP_END_DELAY) if self.loop_ends() else 0)
 
     def unstarted(self, claim: Claim) -> Released:
         """Hand back a claim with which no handler has begun."""

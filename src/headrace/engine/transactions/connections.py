@@ -44,7 +44,9 @@ class UserConnection:
     async def ask(self, statement: Statement) -> Rows:
         """Run a statement. On a synchronous connection this does not wait for the event loop."""
         answer = self.run(statement)
-        return await answer if inspect.isawaitable(answer) else answer
+        rows = await answer if inspect.isawaitable(answer) else answer
+        # Texts are bytes where sqlite3 has such a `text_factory`, and psycopg the encoding SQL_ASCII.
+        return [tuple(value.decode() if isinstance(value, bytes) else value for value in row) for row in rows]
 
 
 def _with_marks(statement: Statement, mark: Callable[[int], str]) -> str:

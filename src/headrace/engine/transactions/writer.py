@@ -9,11 +9,11 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from contextvars import ContextVar
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError
 from headrace.core.messages.outgoing import Outgoing
-from headrace.core.outbox.database import OutboxDatabase, Recognition, Statement, UserDatabase
+from headrace.core.outbox.database import Dialect, OutboxDatabase, Recognition, Statement, UserDatabase
 from headrace.core.records.answers import Answer
 from headrace.engine.app_loop.app_loop import AppLoop
 
@@ -25,6 +25,9 @@ T = TypeVar("T")
 _is_plain_call: ContextVar[bool] = ContextVar("headrace_plain_call", default=False)
 
 MAIN_FILE = Statement("SELECT file FROM pragma_database_list WHERE name = 'main'")
+
+#: How the URL of an outbox begins.
+_URLS: Final[dict[Dialect, str]] = {"postgresql": "postgresql://…", "sqlite": "sqlite:///…"}
 
 
 class TransactionWriter:
@@ -118,8 +121,8 @@ class TransactionWriter:
         known = "has no outbox" if self._outbox is None else f"has its outbox in {self._outbox.name}"
         return ConfigurationError(
             f"{_shown(connection.given)} leads to a database that this app does not know (the app {known}): "
-            f"name the database with App(outbox='{connection.dialect}://…'), and make the tables there with "
-            "`headrace schema apply URL`"
+            f"name the database with App(outbox='{_URLS[connection.dialect]}'), and make the tables there "
+            "with `headrace schema apply URL`"
         )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.core.messages.message import Stream
 from headrace.core.signals import ChildNotStarted, CleanupFailed, LeftTaskFailed
 from headrace.engine.emitter import Emitter
 from headrace.engine.history.entries import EntryMaker
@@ -49,6 +50,10 @@ def build(plan: WorkerPlan) -> WorkerParts:
 
 def build_claims(plan: WorkerPlan) -> ClaimParts:
     served = ServedStreams(plan.options.queues)
+    if plan.store.store.user_database() is not None:
+        # Events of transactions wait beside the log, also of topics to which nobody here subscribes.
+        for topic in plan.topics:
+            served.add_topic(Stream("topic", topic))
     leases = Leases(served, plan.options.lease)
     readers = WorkerReaders()
     held = HeldClaims()

@@ -24,6 +24,7 @@ from headrace.engine.running.calling.interrupts import guard_tasks
 from headrace.engine.service import carried_through, first_of
 
 from .draining import until_drained
+from .loop_end import LoopEnd
 from .options import WorkerOptions
 from .process_signals import StopSignals
 from .shutdown import CANCEL_WAIT, QUICK_ALL, QUICK_STEP, Shutdown
@@ -68,6 +69,7 @@ class Worker:
         self._fires = True  # whether the worker fires schedules
         self._end_listening: Callable[[], None] = lambda: None
         self._unguard: Callable[[], None] = lambda: None
+        self._loop_end: LoopEnd
 
     def when_stopped(self, listen: Callable[[], None]) -> None:
         """Call `listen` once, when the worker has stopped."""
@@ -191,6 +193,7 @@ class Worker:
         for service in (*parts.upkeep.services, *parts.path):
             await shutdown.take(service.stop)
         claims.acks.close()
+        self._loop_end.close()
         self._end_listening()
         self._unguard()
         await shutdown.take(running.executor.close)
@@ -279,6 +282,9 @@ class Worker:
         self._app_loop.register_user(self.stop)
         self._end_listening = parts.store.listen(parts.control.handle)
         self._unguard = guard_tasks()
+        self._loop_end = loop_end = LoopEnd()
+        parts.claims.policy.loop_ends = lambda: loop_end.seen and self._state != "stopping"
+        parts.running.executor.ending = lambda: loop_end.seen or self._state == "stopping"
         for service in (*parts.path, *parts.upkeep.services, *parts.intake.services):
             service.start()
         self._state = "running"

@@ -106,9 +106,8 @@ class Job(msgspec.Struct, Generic[R], eq=False, gc=False):
             case JobStatus.SUCCEEDED if record.result is not None:
                 return self._decoded(record, record.result)
             case JobStatus.SUCCEEDED:
-                raise ResultNotKept(
-                    f"job {self.id} succeeded, but {record.note or 'its result was not kept'}"
-                )
+                why = record.note or "its result was not kept, or its result_ttl is over"
+                raise ResultNotKept(f"job {self.id} succeeded, but {why}")
             case JobStatus.DEAD:
                 raise _failed(record)
             case JobStatus.CANCELLED:

@@ -1,14 +1,22 @@
-"""Examines the server: its version, its settings, the rights of this role, the size of the tables, and
-transactions that stay open."""
+"""Examines the server: its version, its settings, the rights of this role, the size of the tables, an outbox
+that nobody relays, and transactions that stay open."""
 
 from __future__ import annotations
 
 from time import perf_counter
 from typing import Final
 
+from psycopg.errors import InsufficientPrivilege
+
 from headrace.core.errors import HeadraceError
 from headrace.core.records.findings import Examination, Finding, fail, ok, spoken_bytes, warn
-from headrace.stores.postgres.schema.grants import MISSING, grants_for, needed_rights
+from headrace.stores.postgres.schema.grants import (
+    CLOSED_FUNCTIONS,
+    MISSING,
+    grant_of_functions,
+    grants_for,
+    needed_rights,
+)
 from headrace.stores.postgres.schema.migrations import CURRENT
 from headrace.stores.postgres.schema.schema import READ
 from headrace.stores.postgres.session.connection import PostgresConnection
@@ -20,7 +28,7 @@ OLDEST: Final = 130000
 #: Round trips to measure.
 ROUND_TRIPS: Final = 20
 
-#: Seconds after which an open transaction keeps vacuum from its work.
+#: Seconds after which an open transaction keeps vacuum from its work, and after which a relay is missing.
 LONG: Final = 300
 
 SERVER: Final = """
@@ -35,9 +43,17 @@ SELECT sum(pg_total_relation_size(relid))::bigint, sum(n_dead_tup)::bigint, sum(
 FROM pg_stat_user_tables WHERE schemaname = $1
 """
 
+#: → for how many seconds one has been open; the role, and whether it sees the transactions of others.
 OPEN_TRANSACTIONS: Final = """
-SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8
+SELECT coalesce(max(extract(epoch FROM clock_timestamp() - xact_start)), 0)::float8,
+    current_user, pg_has_role('pg_read_all_stats', 'USAGE')
 FROM pg_stat_activity WHERE backend_xmin IS NOT NULL AND pid <> pg_backend_pid()
+"""
+
+#: namespace → how many messages wait in the outbox of users beside the tables, and for how many seconds.
+UNRELAYED: Final = """
+SELECT count(*), coalesce(extract(epoch FROM clock_timestamp()) - min(at_us) / 1000000.0, 0)::float8
+FROM headrace.headrace_outbox WHERE namespace = $1
 """
 
 
@@ -54,6 +70,7 @@ class PostgresExamination(PostgresSteps, Examination):
             await _schema(connection),
             await _rights(connection, self._address.schema),
             await _tables(connection, self._address.schema),
+            *await _unrelayed(connection, self._namespace),
             await _open_transactions(connection),
             self._notifications(),
             await _speed(connection),
@@ -119,6 +136,10 @@ async def _rights(connection: PostgresConnection, schema: str) -> Finding:
     if missing:
         grants = "; ".join(grants_for(schema, role))
         return fail("rights", f"role {role} may not do all it must with {', '.join(missing)}", grants)
+    [(closed,)] = await connection.rows(CLOSED_FUNCTIONS, (schema,))
+    if closed:
+        remedy = grant_of_functions(schema, role)
+        return fail("rights", f"role {role} may not execute {closed} of the functions", remedy)
     return ok("rights", f"role {role} may do all that headrace needs")
 
 
@@ -134,13 +155,35 @@ async def _tables(connection: PostgresConnection, schema: str) -> Finding:
     return ok("size", text)
 
 
+async def _unrelayed(connection: PostgresConnection, namespace: str) -> list[Finding]:
+    """An app that had its store elsewhere, and came here, may have left messages behind."""
+    try:
+        [(waiting, seconds)] = await connection.rows(UNRELAYED, (namespace,))
+    except InsufficientPrivilege:
+        return []  # the line about rights says so
+    if seconds <= LONG:
+        return []
+    return [
+        warn(
+            "headrace_outbox",
+            f"{waiting:,} wait in this table for a relay, the first for {seconds:,.0f} seconds",
+            "run a worker or `headrace relay` of an app with outbox= and the URL of this database",
+        )
+    ]
+
+
 async def _open_transactions(connection: PostgresConnection) -> Finding:
-    [(seconds,)] = await connection.rows(OPEN_TRANSACTIONS)
+    [(seconds, role, sees_all)] = await connection.rows(OPEN_TRANSACTIONS)
     if seconds > LONG:
         return warn(
             "open transactions",
             f"one has been open for {seconds:,.0f} seconds: vacuum cannot remove what was deleted since then",
             "end it (pg_stat_activity shows it), or set idle_in_transaction_session_timeout",
+        )
+    if not sees_all:
+        return ok(
+            "open transactions",
+            f"role {role} sees only its own: with GRANT pg_monitor it would see those of others",
         )
     return ok("open transactions", "none has been open for long")
 

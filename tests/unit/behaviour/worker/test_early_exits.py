@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import pytest
@@ -89,24 +90,49 @@ async def test_a_stop_that_is_cancelled_before_its_first_step_is_begun_anew(
     await asyncio.wait_for(app.close(), 10)
 
 
-def test_a_worker_is_stopped_while_its_event_loop_is_torn_down() -> None:
+def _interrupt() -> None:
+    raise KeyboardInterrupt
+
+
+async def interrupted(worker: Worker, inside: asyncio.Event) -> None:
     """As by a second Ctrl-C in a program that has a worker in it."""
+    async with worker:
+        await inside.wait()
+        asyncio.get_running_loop().call_soon(_interrupt)
+        await asyncio.Event().wait()
+
+
+async def returned(worker: Worker, inside: asyncio.Event) -> None:
+    """The worker is a task, and the main function does not wait for it."""
+    working = asyncio.create_task(worker.run())
+    await inside.wait()
+    assert not working.done()
+
+
+async def returned_while_it_stops(worker: Worker, inside: asyncio.Event) -> None:
+    await worker.__aenter__()
+    await inside.wait()
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(worker.stop(), 0.01)
+
+
+@pytest.mark.parametrize("main", [interrupted, returned, returned_while_it_stops])
+def test_jobs_are_handed_back_when_the_event_loop_ends(
+    main: Callable[[Worker, asyncio.Event], Coroutine[Any, Any, None]],
+) -> None:
     app = App("memory://")
     jobs: list[Job[None]] = []
 
-    async def main() -> None:
+    async def program() -> None:
         waiting = Waiting(app)
-        async with app.worker():
-            jobs.append(await waiting.running())
-            asyncio.get_running_loop().call_soon(_interrupt)
-            await asyncio.Event().wait()
+        jobs.append(await waiting.task.enqueue())
+        await main(app.worker(), waiting.inside)
 
-    def _interrupt() -> None:
-        raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        asyncio.run(main())
-    assert app.sync.status(jobs[0]) is JobStatus.RETRYING  # its handler was cancelled, by whomever
+    with contextlib.suppress(KeyboardInterrupt):
+        asyncio.run(program())
+    info = app.sync.info(jobs[0])
+    assert info.status in (JobStatus.QUEUED, JobStatus.SCHEDULED)  # it may be ready only after a second
+    assert info.attempts == 0
     app.sync.close()
 
 

@@ -9,6 +9,7 @@ import os
 import subprocess
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 
 
 class ExitWatch:
@@ -39,7 +40,8 @@ class ExitWatch:
     def _wait(self, process: subprocess.Popen[bytes]) -> None:
         """Wait in a thread for each process, on systems without process descriptors."""
         if hasattr(os, "waitid"):
-            os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
+            with suppress(ChildProcessError):  # the user's program has reaped it
+                os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
         else:
             process.wait()
         try:

@@ -33,6 +33,10 @@ from .protocol import (
 #: Seconds from an assignment to the start of its function: a new interpreter, imports, the lifespan.
 START_MOST = 300.0
 
+#: Seconds until a child that has closed its connection is killed. Mostly it is about to end: a process that
+#: ends closes its connection first, and how it ended is then the better reason.
+LINGER = 0.5
+
 
 class ChildDied(Exception):
     """A child process ended during its job."""
@@ -102,7 +106,10 @@ class ChildProcess(asyncio.Protocol):
         yet."""
         if self.status is not Status.IDLE or not hasattr(os, "waitid"):
             return self.status is Status.IDLE
-        return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        try:
+            return os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None
+        except ChildProcessError:
+            return False  # the user's program reaps or ignores all its children
 
     async def do(self, assignment: ChildJob, call: ChildListener) -> Returned | Raised:
         """Run a job in the child. Raises `ChildDied` when the child ends first. A cancellation kills it."""
@@ -147,7 +154,9 @@ class ChildProcess(asyncio.Protocol):
             self.kill(f"it sent what cannot be understood: {error}")
 
     def connection_lost(self, error: Exception | None) -> None:
-        if self.status is not Status.ENDING:
+        if self.status is Status.BUSY:
+            asyncio.get_running_loop().call_later(LINGER, self.kill, "it closed its connection")
+        elif self.status is Status.IDLE:
             self.kill("it closed its connection")
 
     def _hear(self, message: FromChild) -> None:

@@ -42,7 +42,7 @@ class OutboxTable:
         # Constants only:
         self.sizes = f"SELECT seq, length(content) {rows} AND batch IS NULL ORDER BY seq LIMIT $2"  # nosec B608
         self.mark = f"UPDATE headrace.{table} SET batch = $2 {found}"  # nosec B608
-        self.read = f"SELECT seq, at_us, content {rows} AND batch = $2 ORDER BY seq"  # nosec B608
+        self.read = f"SELECT seq, at_us, content {rows} AND batch = $2 ORDER BY seq LIMIT $3"  # nosec B608
         self.forget = f"DELETE FROM headrace.{table} {found}"  # nosec B608
         self.keep = f"UPDATE headrace.{table} SET batch = NULL {found}"  # nosec B608
         self.is_any = f"SELECT EXISTS (SELECT {rows})"  # nosec B608
@@ -66,7 +66,7 @@ class OutboxTable:
         sizes = [1] * (before.count or count)
         taken = before.taken(wanted.relay, wanted.now_us + wanted.hold_us, sizes, wanted.limit)
         await statements.change(self.write_batch, (key, _encode(taken)))
-        rows = await statements.rows(self.read, (key, taken.number))
+        rows = await statements.rows(self.read, (key, taken.number, taken.count))
         entries = [OutgoingEntry(content, max(0, wanted.now_us - at_us)) for _, at_us, content in rows]
         return OutgoingBatch(origin, taken.producer, taken.number, tuple(entries))
 
@@ -76,7 +76,7 @@ class OutboxTable:
         under_way = await self._locked(statements, key)
         if (under_way.producer, under_way.number) != (batch.producer, batch.number) or not under_way.count:
             return
-        rows = await statements.rows(self.read, (key, under_way.number))
+        rows = await statements.rows(self.read, (key, under_way.number, under_way.count))
         stay = [seq for index, (seq, _, _) in enumerate(rows) if index in kept]
         await statements.change(self.forget, ([seq for seq, _, _ in rows if seq not in stay],))
         await statements.change(self.keep, (stay,))

@@ -5,7 +5,7 @@ ALTER TABLE headrace.limits
     ADD CHECK (jsonb_typeof(declared::jsonb) = 'object') NOT VALID,
     ADD CHECK (jsonb_typeof(override::jsonb) = 'object') NOT VALID;
 
--- [[["limit","key"],…],"tenant"] with no blanks between (core/messages/constraints.py). In a TEXT stand no control
+-- [[["limit","key"],...],"tenant"] with no blanks between (core/messages/constraints.py). In a TEXT stand no control
 -- characters. Its escapes are those of quotes, of backslashes and of control characters, but for zero.
 ALTER TABLE headrace.constraints ADD CHECK (content ~ replace(
     '^\[\[(?:\["TEXT","TEXT"\](?:,\["TEXT","TEXT"\])*)?\],"TEXT"\]$',

@@ -48,9 +48,15 @@ SELECT current_user, array_agg(DISTINCT name) FILTER (WHERE NOT coalesce(
 FROM unnest($2::text[], $3::text[]) AS needed (name, wanted)
 """
 
+#: schema → how many functions the role may not execute. All may, unless PUBLIC was deprived of that right.
+CLOSED_FUNCTIONS: Final = """
+SELECT count(*) FROM pg_proc
+WHERE pronamespace = to_regnamespace($1) AND NOT has_function_privilege(pg_proc.oid, 'EXECUTE')
+"""
+
 
 def grants_for(schema: str, role: str) -> list[str]:
-    role = role if _PLAIN.fullmatch(role) else '"{}"'.format(role.replace('"', '""'))
+    role = _quoted(role)
     named = ", ".join(f"{schema}.{table}" for table in TABLES)
     special = [
         f"GRANT {', '.join(rights)} ON {schema}.{table} TO {role}" for table, rights in SPECIAL.items()
@@ -60,6 +66,14 @@ def grants_for(schema: str, role: str) -> list[str]:
         f"GRANT {', '.join(ALL)} ON {named} TO {role}",
         *special,
     ]
+
+
+def grant_of_functions(schema: str, role: str) -> str:
+    return f"GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA {schema} TO {_quoted(role)}"
+
+
+def _quoted(role: str) -> str:
+    return role if _PLAIN.fullmatch(role) else '"{}"'.format(role.replace('"', '""'))
 
 
 def needed_rights() -> tuple[list[str], list[str]]:

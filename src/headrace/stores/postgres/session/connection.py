@@ -105,6 +105,8 @@ class PostgresConnection:
         """`pooled`: each transaction may have another session of the server. So nothing is prepared, and no
         setting is made, because it would reach other clients of the pooler. None: behind any pooler."""
         conninfo = await _with_addresses(await conninfo_of(address))
+        # The environment may name another encoding, and a database in SQL_ASCII would give bytes.
+        conninfo = make_conninfo(conninfo, client_encoding="UTF8")
         try:
             raw = await AsyncConnection.connect(
                 conninfo,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import Any
 
 import django
@@ -18,6 +19,11 @@ else:
 @task
 def add(a: int, b: int) -> int:
     return a + b
+
+
+@task
+def warn() -> None:
+    logging.getLogger("django.shop").warning("disk is nearly full")
 
 
 @task
