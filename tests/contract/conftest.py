@@ -16,7 +16,8 @@ from headrace.stores import open_store
 from headrace.stores.postgres.address import PostgresAddress
 from headrace.stores.postgres.schema.grants import grants_for
 from headrace.stores.postgres.schema.schema import apply
-from headrace.stores.redis.intake import poll
+from headrace.stores.redis.client import first_answer
+from headrace.stores.redis.intake import cluster_readers, poll
 from headrace.testing.contract import StoreUnderTest
 from tests.contract.forgotten import check_forgotten
 from tests.support.postgres_server import PostgresServer
@@ -127,8 +128,11 @@ def split_rows(module: str) -> list[Any]:
 @pytest.fixture(autouse=True)
 def claims_are_not_cut_short(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a store knows of the sizes of messages soon grows old. On a very busy machine one claim then
-    brings fewer than it could, and most tests count what one claim brings."""
+    brings fewer than it could, and most tests count what one claim brings. Nor is a node of a cluster or a
+    sentinel given up after a second: none is away here."""
     monkeypatch.setattr(poll, "FRESH", 30.0)
+    monkeypatch.setattr(cluster_readers, "GRACE", 30.0)
+    monkeypatch.setattr(first_answer, "PATIENCE", 30.0)
 
 
 @pytest.fixture(scope="session")

@@ -7,8 +7,6 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from typing import Final, Protocol
 
-from tests.support.waiting import wait_until
-
 #: Seconds by which the time is moved at once, while a test measures a pause.
 STEP: Final = 0.05
 
@@ -53,19 +51,28 @@ async def running(part: Part) -> AsyncIterator[None]:
         await part.stop()
 
 
-async def pause_after(count: Callable[[], int], number: int = 1) -> float:
-    """Wait until a service has done something so many times; then the seconds until it does it again."""
-    await wait_until(lambda: count() >= number)
+async def pause_after(
+    count: Callable[[], int], number: int = 1, *, meanwhile: Callable[[], None] = lambda: None
+) -> float:
+    """Wait until a service has done something so many times, and call `meanwhile`; then the seconds until the
+    service does it again."""
     loop = asyncio.get_running_loop()
     assert isinstance(loop, MovableLoop), "a fixture `anyio_backend` names the loop of a test"
     with loop.standing_still():
+        await _seconds_until(lambda: count() >= number, loop)
+        meanwhile()
+        before = count()
+        return await _seconds_until(lambda: count() > before, loop)
+
+
+async def _seconds_until(condition: Callable[[], bool], loop: MovableLoop) -> float:
+    passed = 0.0
+    await idle()
+    while not condition():
+        assert passed < 3600, "it is never done"
+        loop.advance(STEP)
+        passed += STEP
         await idle()
-        before, passed = count(), 0.0
-        while count() == before:
-            assert passed < 3600, "it is never done again"
-            loop.advance(STEP)
-            passed += STEP
-            await idle()
     return passed
 
 

@@ -27,6 +27,9 @@ from headrace.testing.waiting import wait_until_sync
 HOST: Final = "127.0.0.1"
 PORTS: Final = range(20_000, 32_000)
 
+#: A port that was free may be taken when the server asks for it. Then another one is tried.
+START_ATTEMPTS: Final = 5
+
 #: Seconds until a server must answer, and until it must be gone.
 START_TIMEOUT: Final = 60.0
 STOP_TIMEOUT: Final = 20.0
@@ -133,21 +136,13 @@ class PostgresServer:
             return
         if self._folder is None:
             self._make_cluster()
-        process = self._process = run_as_nobody(
-            [str(self._programs / "postgres"), "-D", str(self.folder / "data"), *self._options()],
-            log=self.folder / "server.log",
-            environment=self._environment,
-        )
-        atexit.register(self.kill)
-        wait_until_sync(
-            lambda: process.poll() is not None or self._answers(),
-            timeout=START_TIMEOUT,
-            message="PostgreSQL takes connections",
-        )
-        if process.poll() is not None:
-            raise RuntimeError(
-                f"PostgreSQL does not start:\n{(self.folder / 'server.log').read_text()[-2000:]}"
-            )
+        attempts = START_ATTEMPTS if self.port == 0 else 1
+        for _ in range(attempts):
+            port = self.port or free_port()
+            if self._launch(port):
+                self.port = port
+                return
+        raise RuntimeError(f"PostgreSQL does not start:\n{(self.folder / 'server.log').read_text()[-2000:]}")
 
     def stop(self) -> None:
         """A fast shutdown: sessions are ended, and the data is written."""
@@ -173,7 +168,6 @@ class PostgresServer:
 
     def _make_cluster(self) -> None:
         self._folder = nobodys_folder("headrace-postgres-")
-        self.port = free_port()
         process = run_as_nobody(self._maker(self._folder / "data"), log=self._folder / "made.log")
         if process.wait(START_TIMEOUT):
             raise RuntimeError(f"no cluster was made:\n{(self._folder / 'made.log').read_text()[-2000:]}")
@@ -186,13 +180,40 @@ class PostgresServer:
         words = ["-D", str(data), "-U", USER, "-h", HOST, "-p", str(self._primary.port), "-R", "-X", "stream"]
         return [str(self._programs / "pg_basebackup"), *words, "--checkpoint=fast", "--no-sync"]
 
-    def _options(self) -> list[str]:
-        settings = {**self._settings, "port": str(self.port), "unix_socket_directories": str(self.folder)}
+    def _launch(self, port: int) -> bool:
+        """Start on this port; False when the process ended before it took connections: a neighbour may have
+        taken the port in between."""
+        process = self._process = run_as_nobody(
+            [str(self._programs / "postgres"), "-D", str(self.folder / "data"), *self._options(port)],
+            log=self.folder / "server.log",
+            environment=self._environment,
+        )
+        atexit.register(self.kill)
+        wait_until_sync(
+            lambda: process.poll() is not None or (self._says_ready(process.pid) and self._answers(port)),
+            timeout=START_TIMEOUT,
+            message="PostgreSQL takes connections",
+        )
+        if process.poll() is None:
+            return True
+        self.kill()
+        return False
+
+    def _options(self, port: int) -> list[str]:
+        settings = {**self._settings, "port": str(port), "unix_socket_directories": str(self.folder)}
         return [word for name, value in settings.items() for word in ("-c", f"{name}={value}")]
 
-    def _answers(self) -> bool:
+    def _says_ready(self, pid: int) -> bool:
+        """Whether this very process says so in its file."""
+        try:
+            lines = (self.folder / "data" / "postmaster.pid").read_text().splitlines()
+        except OSError:
+            return False
+        return len(lines) > 7 and (lines[0].strip(), lines[7].strip()) == (str(pid), "ready")
+
+    def _answers(self, port: int) -> bool:
         ready = subprocess.run(
-            [str(self._programs / "pg_isready"), "-q", "-h", HOST, "-p", str(self.port)], check=False
+            [str(self._programs / "pg_isready"), "-q", "-h", HOST, "-p", str(port)], check=False
         )
         return ready.returncode == 0
 
@@ -212,13 +233,14 @@ class Pooler:
         self._server = server
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = nobodys_folder("headrace-pgbouncer-")
-        self.port = free_port()
+        self.port = 0
 
     @property
     def url(self) -> str:
         return f"postgresql://{USER}@{HOST}:{self.port}/postgres"
 
     def __enter__(self) -> Pooler:
+        self.port = free_port()
         (self._folder / "users.txt").write_text(f'"{USER}" ""\n')
         (self._folder / "pgbouncer.ini").write_text(
             f"[databases]\n* = host={HOST} port={self._server.port}\n[pgbouncer]\n"

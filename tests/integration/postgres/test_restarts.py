@@ -89,14 +89,15 @@ async def test_a_server_that_is_away_is_an_error_without_the_password() -> None:
 async def test_a_server_that_does_not_answer_is_given_up(
     server: PostgresServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(session, "STEP_TIMEOUT", 0.3)
     async with (
         opened(server.url) as store,
         await psycopg.AsyncConnection.connect(server.url) as locking,
     ):
         await locking.execute("LOCK TABLE headrace.messages IN ACCESS EXCLUSIVE MODE")
-        with pytest.raises(BackendUnavailable, match="has not answered") as caught:
-            await store.append(batch("job"))
+        with monkeypatch.context() as brief:
+            brief.setattr(session, "STEP_TIMEOUT", 0.3)
+            with pytest.raises(BackendUnavailable, match="has not answered") as caught:
+                await store.append(batch("job"))
         assert caught.value.uncertain
         await locking.rollback()
         assert await store.append(batch("job")) == [Answer("job")]

@@ -55,9 +55,9 @@ async def test_a_job_that_was_given_up_leaves_nothing_to_the_next() -> None:
 
 async def test_the_timeout_counts_from_the_start_of_the_function() -> None:
     async with program.app, program.app.worker(children=2):
-        task = program.secret_of.with_(timeout=4, retry=ONCE)
-        jobs = [await task.enqueue(str(number), 0.8) for number in range(12)]
-        assert len(await finished(jobs)) == 12
+        task = program.secret_of.with_(timeout=5, retry=ONCE)
+        jobs = [await task.enqueue(str(number), 0.8) for number in range(14)]  # the last one waits for 4.8 s
+        assert len(await finished(jobs)) == 14
 
 
 async def test_the_timeout_does_not_count_while_a_job_waits_for_its_child(
@@ -66,13 +66,13 @@ async def test_the_timeout_does_not_count_while_a_job_waits_for_its_child(
     start = ChildProcess.start
 
     async def start_late(gone: Callable[[ChildProcess], None]) -> ChildProcess:
-        late = time.monotonic() + 2.5
+        late = time.monotonic() + 5.5
         await wait_until(lambda: time.monotonic() > late, timeout=20)
         return await start(gone)
 
     monkeypatch.setattr(ChildProcess, "start", start_late)
     async with program.app, program.app.worker(children=1):
-        job = await program.where.with_(timeout=2, retry=ONCE).enqueue()
+        job = await program.where.with_(timeout=5, retry=ONCE).enqueue()
         assert await job.wait(timeout=20) is JobStatus.SUCCEEDED
 
 
@@ -146,7 +146,7 @@ async def test_a_child_finds_the_tasks_of_a_module_that_was_loaded_again() -> No
 async def test_what_a_job_has_started_ends_with_it(tmp_path: Path, how: str) -> None:
     path = tmp_path / "pid"
     async with program.app, program.app.worker(children=1):
-        timeout = 3 if how == "timeout" else 60
+        timeout = 5 if how == "timeout" else 60
         job = await program.hang_with_a_child.with_(timeout=timeout, retry=ONCE).enqueue(str(path))
         pid = await pid_in(path)
         if how == "cancel":

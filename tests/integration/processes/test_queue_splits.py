@@ -40,7 +40,7 @@ async def operator(workshop: Workshop) -> AsyncIterator[App]:
 async def test_a_queue_is_split_under_load_and_back(workshop: Workshop, operator: App) -> None:
     """The producers and workers know the layout from before: all of it is run, and once."""
     for _ in range(2):
-        await workshop.start_ready()
+        await workshop.start_ready(lease=10.0)
     feeder = workshop.start_feeder(1_000_000)
     async with Load(workshop) as load:
         for parts in CHANGES:
@@ -73,7 +73,7 @@ async def test_whoever_splits_may_be_killed_between_any_two_steps(
 ) -> None:
     """None, one or all of three parts were sealed, or the next generation was just adopted."""
     await operator.admin.split("default", 3)
-    await workshop.start_ready()
+    await workshop.start_ready(lease=10.0)
     async with Load(workshop) as load:
         split_and_die(workshop.url, parts=5, steps=steps)
         await load.until_accepted(50)
@@ -100,7 +100,7 @@ async def test_parts_are_on_all_nodes_of_a_cluster(tmp_path: Path) -> None:
     with Cluster("valkey-9.1", tmp_path / "servers") as cluster:
         workshop = Workshop(cluster.url, tmp_path)
         try:
-            await workshop.start_ready()
+            await workshop.start_ready(lease=10.0)
             async with App(cluster.url) as operator, Load(workshop) as load:
                 await operator.admin.split("default", 6)
                 await load.until_accepted(100)

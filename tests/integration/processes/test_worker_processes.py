@@ -162,14 +162,14 @@ async def _stop_with_jobs_left(workshop: Workshop, worker: WorkerProcess) -> int
 
 
 async def test_a_worker_stopped_for_half_a_lease_loses_nothing(workshop: Workshop) -> None:
-    first = await workshop.start_ready(lease=4.0)
-    await workshop.start_ready(lease=4.0)
-    job = await workshop.task("nap").enqueue(3.0)
+    first = await workshop.start_ready(lease=8.0)
+    await workshop.start_ready(lease=8.0)
+    job = await workshop.task("nap").enqueue(5.0)
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
     holder = workshop.log.lines("started", id=job.id)[0]["pid"]
     stopped = first if holder == first.pid else workshop.workers[1]
     await workshop.stop(stopped)
-    resumed_at = time.monotonic() + 2.0
+    resumed_at = time.monotonic() + 4.0
     await workshop.until(lambda: time.monotonic() >= resumed_at)
     stopped.send(signal.SIGCONT)
 
@@ -216,22 +216,22 @@ async def test_the_job_of_a_worker_killed_amid_its_progress_runs_again_without_i
 async def test_sigterm_hands_a_running_job_over_in_two_seconds_and_spends_no_attempt(
     workshop: Workshop,
 ) -> None:
-    first = await workshop.start_ready("--grace", "0.2")
+    first = await workshop.start_ready("--grace", "0.2", lease=10.0)
     job = await workshop.task("first_hangs").enqueue()
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
-    second = await workshop.start_ready()
+    second = await workshop.start_ready(lease=10.0)
     told_at = time.time()
     first.send(signal.SIGTERM)
 
     assert await job.result(timeout=20) == "done"
     again = workshop.log.lines("started", id=job.id)[1]
     assert (again["pid"], again["attempt"]) == (second.pid, 1)
-    assert again["at"] - told_at < 10  # at once, and what a busy machine takes to notice
+    assert again["at"] - told_at < 8  # before the lease runs out
     assert first.exit_code() == 0
 
 
 async def test_sigterm_lets_a_running_job_end_within_the_grace(workshop: Workshop) -> None:
-    worker = await workshop.start_ready("--grace", "10")
+    worker = await workshop.start_ready("--grace", "10", lease=10.0)
     job = await workshop.task("nap").enqueue(1.0)
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
     worker.send(signal.SIGTERM)
@@ -242,7 +242,7 @@ async def test_sigterm_lets_a_running_job_end_within_the_grace(workshop: Worksho
 
 
 async def test_a_second_sigterm_ends_the_grace(workshop: Workshop) -> None:
-    worker = await workshop.start_ready("--grace", "60")
+    worker = await workshop.start_ready("--grace", "60", lease=10.0)
     job = await workshop.task("nap").enqueue(3600)
     await workshop.until(lambda: workshop.log.lines("started", id=job.id))
     worker.send(signal.SIGTERM)
@@ -257,7 +257,7 @@ async def test_a_second_sigterm_ends_the_grace(workshop: Workshop) -> None:
 async def test_an_idle_worker_ends_at_once_on_sigterm(workshop: Workshop) -> None:
     worker = await workshop.start_ready()
     worker.send(signal.SIGTERM)
-    assert worker.exit_code(5) == 0
+    assert worker.exit_code() == 0
 
 
 async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_worker(workshop: Workshop) -> None:
@@ -272,9 +272,10 @@ async def test_a_handler_that_ignores_its_cancellation_does_not_keep_the_worker(
 
 
 async def test_an_event_loop_blocked_for_two_leases_runs_its_job_once(workshop: Workshop) -> None:
-    await workshop.start_ready()
-    await workshop.start_ready()
-    job = await workshop.task("block").enqueue(2.5 * LEASE)
+    lease = 3 * LEASE  # longer than a busy machine stops a process
+    for _ in range(2):
+        await workshop.start_ready(lease=lease)
+    job = await workshop.task("block").enqueue(2.2 * lease)
 
     assert await job.result(timeout=20) == "unblocked"
     assert len(workshop.log.lines("started", id=job.id)) == 1
@@ -282,9 +283,10 @@ async def test_an_event_loop_blocked_for_two_leases_runs_its_job_once(workshop: 
 
 
 async def test_a_job_of_five_leases_runs_once(workshop: Workshop) -> None:
-    await workshop.start_ready()
-    await workshop.start_ready()
-    job = await workshop.task("nap").enqueue(5 * LEASE)
+    lease = 2 * LEASE
+    for _ in range(2):
+        await workshop.start_ready(lease=lease)
+    job = await workshop.task("nap").enqueue(5 * lease)
 
     assert await job.result(timeout=20) == "rested"
     assert len(workshop.log.lines("started", id=job.id)) == 1

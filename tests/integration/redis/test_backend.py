@@ -47,7 +47,7 @@ from headrace.stores import open_store
 from headrace.stores.redis import scripts
 from headrace.stores.redis.client import connection
 from headrace.stores.redis.entries import EntryToken
-from headrace.stores.redis.intake import poll, reader
+from headrace.stores.redis.intake import reader
 from headrace.stores.redis.intake.blocking_read import BlockingRead
 from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
 from headrace.stores.redis.server.server import RedisServer
@@ -238,7 +238,6 @@ async def test_jobs_that_come_alone_are_claimed_without_a_script(
 async def test_what_comes_together_after_one_that_came_alone_is_claimed_together(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(poll, "FRESH", LONG)
     monkeypatch.setattr(reader, "IDLE_FOR", LONG)
     monkeypatch.setattr(reader, "LULL", 0.25)
     await _come_alone(bench)
@@ -360,10 +359,7 @@ async def test_what_came_while_the_process_stood_still_and_belongs_to_others_by_
 # --- a server that forgets -------------------------------------------------------------------------------
 
 
-async def test_forgotten_scripts_are_loaded_again(
-    bench: Bench, redis_server: Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(poll, "FRESH", LONG)  # one claim brings all, on a busy machine too
+async def test_forgotten_scripts_are_loaded_again(bench: Bench, redis_server: Server) -> None:
     redis_server.command("SCRIPT", "FLUSH")
     ids = await bench.add(1200)
     redis_server.command("SCRIPT", "FLUSH")
@@ -512,9 +508,9 @@ async def test_a_lease_keeper_connects_again(bench: Bench, redis_server: Server)
 async def test_a_connection_that_leads_nowhere_is_noticed(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 0.3)
-    monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.3)
     async with opened(proxy.url) as far:
+        monkeypatch.setattr(connection, "REPLY_TIMEOUT", 0.3)
+        monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 0.3)
         proxy.hold()
         with pytest.raises(BackendUnavailable, match="did not answer in time") as caught:
             await far.add()
@@ -527,12 +523,12 @@ async def test_a_connection_that_leads_nowhere_is_noticed(
 async def test_a_slow_connection_is_not_taken_for_a_dead_one(
     proxy: Proxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "REPLY_TIMEOUT", 0.6)
     async with opened(proxy.url) as far:
         await far.add()
         await far.settle(DONE, *await far.claim())  # the scripts are there
-        proxy.piece, proxy.delay = 10_000, 0.06
-        [id] = await far.add(body=bytes(200_000))  # a second each way
+        monkeypatch.setattr(connection, "REPLY_TIMEOUT", 1.5)
+        proxy.piece, proxy.delay = 10_000, 0.1
+        [id] = await far.add(body=bytes(200_000))  # two seconds each way
         [claim] = await far.claim()
         assert (claim.id, len(claim.body)) == (id, 200_000)
 

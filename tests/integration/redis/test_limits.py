@@ -121,8 +121,9 @@ async def test_a_worker_that_opens_lines_for_tokens_keeps_the_turn(redis_server:
         started.append(number)
 
     async with app, app.worker():
-        await app.enqueue_many([call.call(number) for number in range(20)])
-        await wait_until(lambda: len(started) == 20, timeout=4)  # a second is enough
+        await app.enqueue_many([call.call(number) for number in range(60)])
+        # Three seconds are enough. A worker that waits for another one before it asks needs half a minute.
+        await wait_until(lambda: len(started) == 60, timeout=12)
 
 
 # --- the request arrives and the reply is lost ------------------------------------------------------------

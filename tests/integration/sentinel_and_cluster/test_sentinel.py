@@ -22,7 +22,7 @@ from headrace.core.records.answers import Renewal
 from headrace.core.runtime.clock import SECOND
 from headrace.core.store import LeaseKeeper
 from headrace.stores import open_store
-from headrace.stores.redis.client import connection
+from headrace.stores.redis.client import connection, first_answer
 from headrace.stores.redis.store import RedisStore
 from tests.integration.support.redis_bench import SOURCE, STREAM
 from tests.integration.support.steady_load import Load
@@ -316,8 +316,11 @@ async def test_a_primary_that_hangs_is_left_when_the_sentinels_say_so(
         os.kill(old.pid, signal.SIGCONT)
 
 
-async def test_sentinels_that_are_away_or_behind_or_do_not_know_are_dealt_with(watched: Watched) -> None:
+async def test_sentinels_that_are_away_or_behind_or_do_not_know_are_dealt_with(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """One after the other, since they take long to start."""
+    monkeypatch.setattr(first_answer, "PATIENCE", 20.0)  # none hangs: one that was killed refuses at once
     await check_that_an_unknown_name_is_refused(watched)
     await check_that_a_sentinel_that_is_behind_is_not_believed(watched)
     await check_that_whichever_is_there_is_asked(watched)

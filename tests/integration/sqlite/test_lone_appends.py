@@ -137,7 +137,7 @@ async def test_while_another_process_holds_the_lock_the_event_loop_goes_on(
     assert not appending.done()
     other.execute("ROLLBACK")
     other.close()
-    (answer,) = await asyncio.wait_for(appending, 5)
+    (answer,) = await asyncio.wait_for(appending, 10)
     assert answer.verdict == "accepted"
 
 

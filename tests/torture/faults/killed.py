@@ -42,5 +42,6 @@ FAULTS = [
     _kills("worker"),
     _kills("producer"),
     _ends_child("child-killed", signal.SIGKILL),
+    _ends_child("child-terminated", signal.SIGTERM),
     _ends_child("child-terminated-twice", signal.SIGTERM, signal.SIGTERM),
 ]

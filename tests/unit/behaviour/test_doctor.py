@@ -120,9 +120,9 @@ async def test_a_queue_that_does_not_keep_up_is_told(
 
     await beat(store, worker("mails"))
     await mail.enqueue()
-    clock.advance(299)
+    clock.advance(290)
     assert (await examined(app)).level("queues") == OK
-    clock.advance(2)
+    clock.advance(11)
     await beat(store, worker("mails"))
     found = await examined(app)
     assert found.level("queues") == WARN

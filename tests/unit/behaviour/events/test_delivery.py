@@ -842,7 +842,7 @@ async def test_an_acknowledgement_on_its_way_is_no_lost_lease(store: Intercepted
         renewals = len(store.renewed)
         await wait_until(lambda: len(store.renewed) >= renewals + 2)
         answered.set()
-        await asyncio.wait_for(ended.wait(), 5)
+        await asyncio.wait_for(ended.wait(), 10)
         await until_done(app, "billing")
     assert not lost
     await app.close()

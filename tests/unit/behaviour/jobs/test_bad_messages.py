@@ -192,7 +192,8 @@ async def test_an_unknown_task_is_handed_back_until_somebody_knows_it(
     async with app.worker(lease=LONG):
         await until(job, JobStatus.SCHEDULED)
     info = await job.info()
-    assert (info.attempts, info.releases) == (0, 1)
+    assert info.attempts == 0
+    assert info.releases >= 1  # more when the machine stands still before the worker stops
     assert info.trail[-1].what == "unknown"
     assert "no task called 'new' is registered here" in info.error
     clock.advance(60)

@@ -84,9 +84,9 @@ async def test_the_mark_of_a_cancelled_job_is_kept_for_the_apps_result_ttl(clock
 
         job = await see.enqueue()
         await job.cancel()
-        clock.advance(59)
+        clock.advance(50)
         assert await job.status() is JobStatus.CANCELLED
-        clock.advance(2)
+        clock.advance(11)
         assert await job.status() is JobStatus.UNKNOWN
 
 

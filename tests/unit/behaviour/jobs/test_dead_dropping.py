@@ -11,11 +11,11 @@ from tests.unit.behaviour.work import drain, of
 
 
 async def deaths(app: App, store: InterceptedStore, count: int) -> list[Job[None]]:
-    """So many dead letters in the queue `mails`, one a second."""
+    """So many dead letters in the queue `mails`, one a minute."""
     send = failing(app)
     jobs: list[Job[None]] = []
     for _ in range(count):
-        store.clock.advance(1)
+        store.clock.advance(60)
         jobs.append(await send.enqueue())
         await drain(app)  # else several are written together, and died at the same time
     return jobs
@@ -62,12 +62,12 @@ async def test_the_oldest_are_dropped(app: App, store: InterceptedStore) -> None
 async def test_dead_letters_are_kept_for_a_time(
     app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:
-    app.queue("mails", dead_retention=100)
+    app.queue("mails", dead_retention=6000)
     jobs = await deaths(app, store, 10)
-    store.clock.advance(95)
+    store.clock.advance(5730)
     await drain(app)
     assert await kept(app) == [job.id for job in jobs[5:]]
-    store.clock.advance(100)
+    store.clock.advance(6000)
     await drain(app)
     assert await kept(app) == []
     assert sum(signal.count for signal in of(signals.DeadDropped, heard)) == 10

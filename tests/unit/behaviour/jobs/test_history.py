@@ -250,18 +250,19 @@ async def test_a_flood_records_the_failures_and_the_slowest(make_app: MakeApp) -
 
     @app.task(retry=RetryPolicy.none())
     async def work(number: int) -> None:
-        if number % 250 == 0:
+        if number % 500 == 0:
             raise ValueError(number)
-        if number % 250 == 1:
-            await asyncio.sleep(0.3)  # slower than any other, also where the machine is busy
+        if number % 500 == 1:
+            await asyncio.sleep(0.3)  # slower than nearly all others, also where the machine is busy
 
     await app.enqueue_many([work.call(number) for number in range(5000)])
     await app.worker().run(burst=True)
     succeeded = [info.args[0] async for info in pages(app, "succeeded")]
-    assert len(succeeded) < 1000, "a flood is sampled"
-    assert {number for number in range(5000) if number % 250 == 1} <= set(succeeded)
+    assert len(succeeded) < 2500, "a flood is sampled"
+    # All of them and all failures are half of what a second records: a few others may take long, too.
+    assert {number for number in range(5000) if number % 500 == 1} <= set(succeeded)
     failed = await app._app_loop.backend.history(DEFAULT, status=JobStatus.DEAD)
-    assert len(failed) == 20
+    assert len(failed) == 10
 
 
 async def test_a_flood_in_one_queue_leaves_room_for_a_quiet_one(make_app: MakeApp) -> None:

@@ -202,5 +202,5 @@ async def test_a_second_signal_ends_a_worker_whose_store_hangs(
     os.kill(os.getpid(), signal.SIGTERM)
     await wait_until(lambda: of(signals.WorkerStopping, heard))
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.wait_for(running, 5)
+    await asyncio.wait_for(running, 10)
     assert "settle" in hanging

@@ -9,6 +9,7 @@ import pytest
 
 from headrace import App, JobStatus
 from headrace.cli.commands import enqueue as enqueue_module
+from headrace.jobs.handles import lookup
 from tests.support.waiting import wait_until_sync
 from tests.unit.cli.conftest import Shell
 
@@ -159,6 +160,7 @@ def test_waiting_says_when_no_worker_serves_the_queue(
     app: App, headrace: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(enqueue_module, "NOTICE", 0.01)
+    monkeypatch.setattr(lookup, "OVERTIME", 30.0)  # a busy machine needs more than a second to look
     words = ("enqueue", "shop:app", "shop.add", "[2, 3]", "--wait", "--timeout", "0.02")
     told = headrace.failed(*words)
     assert "note: no worker serves queue default; the job waits until one starts" in told

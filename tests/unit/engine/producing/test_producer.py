@@ -368,10 +368,10 @@ async def test_a_sender_that_is_cancelled_with_its_loop_does_not_forget_its_call
     [sender] = [task for task in asyncio.all_tasks() if task.get_name() == "headrace producer"]
     sender.cancel()
     harness.gate.set()
-    answers = await asyncio.wait_for(asyncio.gather(*callers), 5)
+    answers = await asyncio.wait_for(asyncio.gather(*callers), 10)
     assert [len(each) for each in answers] == [2, 2]
     assert await harness.stored() == 4
-    await asyncio.wait_for(harness.append(message()), 5)
+    await asyncio.wait_for(harness.append(message()), 10)
     assert await harness.stored() == 5
 
 

@@ -201,9 +201,9 @@ async def test_a_group_has_one_lease_and_one_pause(orders: PartedOrders) -> None
     assert (await orders.group_record(group)).counts.paused
     await orders.backend.pause(group, paused=False)
     assert len(await orders.claim(group)) == 12
-    orders.clock.advance(29)
+    orders.clock.advance(25)
     assert (await orders.backend.reclaim([group], limit=100)).recovered == ()
-    orders.clock.advance(2)
+    orders.clock.advance(6)
     recovered = (await orders.backend.reclaim([group], limit=100)).recovered
     assert {each.stream for each in recovered} == {group}
     assert len(recovered) == 12

@@ -9,9 +9,18 @@ import pytest
 
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import SECOND
+from headrace.engine.upkeep import due_times
 from headrace.engine.upkeep.due_times import LONGEST, MISSED, PATIENCE, DueTimes
 
 QUEUE, OTHER = Stream("queue", "work"), Stream("queue", "other")
+
+
+@pytest.fixture(autouse=True)
+def now(monkeypatch: pytest.MonkeyPatch) -> float:
+    """The time stands still: no answer depends on the machine."""
+    now = time.monotonic()
+    monkeypatch.setattr(due_times, "time", SimpleNamespace(monotonic=lambda: now))
+    return now
 
 
 def ask(times: DueTimes, *, promoted: int, due_in: int = 0, promotions: int | None = None) -> None:

@@ -94,7 +94,7 @@ async def test_renewing_goes_on_while_the_event_loop_is_blocked(bench: Bench) ->
     bench.held.take(claims := await bench.claims())
     watch.keeper.start()
     for _ in range(5):
-        bench.clock.advance(LEASE - 1)
+        bench.clock.advance(LEASE - 5)
         seen = len(watch.leases.rounds)
         wait_until_sync(lambda seen=seen: len(watch.leases.rounds) > seen + 1)  # type: ignore[misc]
     assert (await bench.backend.reclaim([SOURCE], limit=10)).recovered == ()

@@ -95,4 +95,4 @@ async def test_jobs_that_hold_the_loop_are_not_claimed_and_handed_back_again_and
     await app.enqueue_many([compute.call() for _ in range(200)])
     await app.worker(concurrency=20).run(burst=True)
     # Those that were claimed at first for slots that only seemed to be free; without learning from it 300.
-    assert (stopped[0].processed, stopped[0].released < 100) == (200, True)
+    assert (stopped[0].processed, stopped[0].released < 150) == (200, True)

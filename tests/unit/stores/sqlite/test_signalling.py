@@ -168,7 +168,7 @@ async def test_nothing_is_left_open(path: Path) -> None:
         backend = await opened(path)
         await claiming(backend, wait=0.01)
         await backend.close()
-    assert len(os.listdir("/proc/self/fd")) == len(before)
+    assert len(os.listdir("/proc/self/fd")) <= len(before)
 
 
 async def until_it_waits(backend: Store) -> None:

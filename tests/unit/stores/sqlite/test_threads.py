@@ -148,7 +148,7 @@ async def test_a_verb_that_finds_nothing_to_do_does_not_lock_the_file(
     writer = Connection(tmp_path / "jobs.db")
     writer.open()
     writer.begin()
-    async with asyncio.timeout(2):  # less than a verb that wants the lock would wait for it
+    async with asyncio.timeout(30):  # a verb that wants the lock is refused after five
         assert await backend.claim([SOURCE], consumer="worker-1", limit=9, suspects=1, wait=0.1) == []
         assert (await backend.promote([SOURCE], limit=9)).count == 0
         assert (await backend.reclaim([SOURCE], limit=9)).recovered == ()
@@ -175,7 +175,7 @@ async def test_closing_leaves_no_thread_and_no_connection(url: str, tmp_path: Pa
     await backend.append(batch("job"))
     await backend.get(STREAM, "job")
     await backend.close()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
     assert open_files(tmp_path / "jobs.db") == []
     # The last to close tidies up: what is left is the file, and the empty one beside it for turns.
     assert {path.name for path in tmp_path.iterdir()} == {"jobs.db", "jobs.db-turn"}
@@ -200,7 +200,7 @@ async def test_opening_twice_at_once_opens_once(url: str) -> None:
     assert len(set(threading.enumerate()) - before) == 2
     await backend.append(batch("job"))
     await backend.close()
-    assert set(threading.enumerate()) == before
+    assert set(threading.enumerate()) <= before
 
 
 async def test_a_notice_of_a_newer_version_is_passed_over(backend: SqliteStore) -> None:
@@ -287,7 +287,7 @@ def test_a_backend_whose_loop_is_gone_may_be_opened_on_another(url: str) -> None
         return queued
 
     assert asyncio.run(close()) == 2
-    wait_until_sync(lambda: set(threading.enumerate()) == before, message="the old threads have ended")
+    wait_until_sync(lambda: set(threading.enumerate()) <= before, message="the old threads have ended")
 
 
 def test_a_backend_whose_loop_is_gone_may_be_closed_from_another(url: str) -> None:
@@ -296,7 +296,7 @@ def test_a_backend_whose_loop_is_gone_may_be_closed_from_another(url: str) -> No
     asyncio.run(backend.open())
     assert set(threading.enumerate()) > before
     asyncio.run(backend.close())
-    wait_until_sync(lambda: set(threading.enumerate()) == before, message="its threads have ended")
+    wait_until_sync(lambda: set(threading.enumerate()) <= before, message="its threads have ended")
 
 
 def test_an_app_used_from_loop_after_loop_leaves_no_threads(url: str) -> None:
@@ -313,7 +313,7 @@ def test_an_app_used_from_loop_after_loop_leaves_no_threads(url: str) -> None:
         threads.append(len(set(threading.enumerate()) - before))
     assert threads == [2, 3, 3]  # with the app's own, which serves short-lived loops from the second on
     asyncio.run(app.close())
-    wait_until_sync(lambda: set(threading.enumerate()) == before, message="all have ended")
+    wait_until_sync(lambda: set(threading.enumerate()) <= before, message="all have ended")
 
 
 # --- turns ------------------------------------------------------------------------------------------------

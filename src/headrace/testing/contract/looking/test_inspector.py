@@ -112,9 +112,9 @@ async def test_the_longest_waiting_message_is_told(stand: Stand) -> None:
     await stand.add()
     await stand.advance(10)
     await stand.add()
-    assert abs((await stand.counts()).oldest_us - first_us) < SECOND
+    assert abs((await stand.counts()).oldest_us - first_us) < 5 * SECOND
     await stand.claim(1)
-    assert abs((await stand.counts()).oldest_us - stand.now_us()) < SECOND
+    assert abs((await stand.counts()).oldest_us - stand.now_us()) < 5 * SECOND
     await stand.claim(1)
     assert (await stand.counts()).oldest_us == 0
 

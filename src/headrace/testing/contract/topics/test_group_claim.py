@@ -21,7 +21,7 @@ async def test_a_claim_of_an_event_holds_all_that_its_worker_needs(orders: Order
     claim = await orders.claim_one(group)
     assert (claim.whole, claim.id, claim.body) == (group, "a", b"to do")
     assert (claim.state, claim.priority, claim.suspect, claim.expires_us) == (FRESH, NORMAL, False, 0)
-    assert abs(claim.claimed_us - orders.stand.now_us()) < SECOND
+    assert abs(claim.claimed_us - orders.stand.now_us()) < 5 * SECOND
 
 
 @pytest.mark.whole("parts have no order among each other")

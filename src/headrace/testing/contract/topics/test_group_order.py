@@ -264,7 +264,7 @@ async def test_order_holds_while_a_live_member_asks_for_it(orders: Orders, group
     other = await orders.stand.other()
     await other.join(group, NEW, ordered=False)
     for _ in range(3):
-        await orders.stand.advance(ORDER_HELD_FOR / 1e6 - 1)
+        await orders.stand.advance(ORDER_HELD_FOR / 1e6 - 10)
         await orders.keep_topics(group)
         await other.keep_topics([group], limit=1)
         await other.join(group, NEW, ordered=False)

@@ -61,7 +61,7 @@ async def test_an_event_lies_in_the_log_as_it_was_published(orders: Orders) -> N
     await orders.append(orders.event("a", key="customer-7", body=bytes(range(256))))
     (entry,) = (await orders.read()).entries
     assert (entry.id, entry.task, entry.key, entry.body) == ("a", "placed", "customer-7", bytes(range(256)))
-    assert abs(entry.at_us - orders.stand.now_us()) < SECOND
+    assert abs(entry.at_us - orders.stand.now_us()) < 5 * SECOND
     assert entry.expires_us == 0
 
 
@@ -130,7 +130,7 @@ async def test_a_delayed_event_is_scheduled_and_not_in_the_log(orders: Orders) -
     assert await orders.claim(group) == []
     record = await orders.stand.look("a", source=orders.source)
     assert record.status is JobStatus.SCHEDULED
-    assert abs(record.due_us - orders.stand.now_us() - 10 * SECOND) < SECOND
+    assert abs(record.due_us - orders.stand.now_us() - 10 * SECOND) < 5 * SECOND
 
 
 async def test_an_event_with_a_due_time_ahead_is_scheduled(orders: Orders) -> None:
@@ -150,7 +150,7 @@ async def test_an_event_that_is_not_due_is_not_promoted(orders: Orders) -> None:
     promoted = await orders.stand.promote(sources=[orders.source])
     assert promoted.count == 0
     assert promoted.next_in_us is not None
-    assert abs(promoted.next_in_us - 10 * SECOND) < SECOND
+    assert abs(promoted.next_in_us - 10 * SECOND) < 5 * SECOND
     assert await orders.ids() == []
 
 
@@ -163,7 +163,7 @@ async def test_a_promoted_event_is_written_to_the_end_of_the_log(orders: Orders)
     assert await orders.promote() == 1
     entries = (await orders.read()).entries
     assert [(entry.number, entry.id) for entry in entries] == [(1, "now"), (2, "later")]
-    assert abs(entries[1].at_us - orders.stand.now_us()) < SECOND
+    assert abs(entries[1].at_us - orders.stand.now_us()) < 5 * SECOND
     assert await orders.claim_ids(group) == ["now", "later"]
     assert (await orders.record()).scheduled == 0
 
@@ -233,7 +233,7 @@ async def test_an_event_carries_its_expiry(orders: Orders) -> None:
     (entry,) = (await orders.read()).entries
     claim = await orders.claim_one(group)
     assert claim.expires_us == entry.expires_us
-    assert abs(claim.expires_us - orders.stand.now_us() - 60 * SECOND) < SECOND
+    assert abs(claim.expires_us - orders.stand.now_us() - 60 * SECOND) < 5 * SECOND
 
 
 async def test_the_lifetime_of_a_delayed_event_counts_from_its_due_time(orders: Orders) -> None:
@@ -242,7 +242,7 @@ async def test_the_lifetime_of_a_delayed_event_counts_from_its_due_time(orders: 
     due_us = orders.stand.now_us() + 10 * SECOND
     await orders.stand.advance(20)
     await orders.promote()
-    assert abs((await orders.claim_one(group)).expires_us - due_us - 60 * SECOND) < SECOND
+    assert abs((await orders.claim_one(group)).expires_us - due_us - 60 * SECOND) < 5 * SECOND
 
 
 # --- once -------------------------------------------------------------------------------------------------

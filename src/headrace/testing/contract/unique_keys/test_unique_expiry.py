@@ -58,9 +58,9 @@ async def test_the_mark_of_an_expired_owner_stays_as_long_as_the_next_message_sa
     owner = await _expired(stand, FINISHED)
     following = msgspec.structs.replace(stand.message(unique=FINISHED), expired_ttl_us=microseconds(60))
     await stand.append(following)
-    await stand.advance(59)
+    await stand.advance(50)
     assert await stand.status(owner) is JobStatus.EXPIRED
-    await stand.advance(2)
+    await stand.advance(11)
     assert await stand.status(owner) is JobStatus.UNKNOWN
 
 

@@ -38,9 +38,9 @@ async def test_a_renewed_lease_is_a_full_one_from_now(stand: Stand) -> None:
     claim = await stand.running()
     await stand.advance(LEASE / 2)
     await stand.renew(claim)
-    await stand.advance(LEASE - 1)
+    await stand.advance(LEASE - 5)
     assert await stand.reclaim() == []
-    await stand.advance(2)
+    await stand.advance(6)
     assert [recovery.id for recovery in await stand.reclaim()] == [claim.id]
 
 
