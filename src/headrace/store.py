@@ -125,7 +125,7 @@ from headrace.core.records.record import (
 )
 from headrace.core.records.traffic import KEPT_MINUTES, MINUTE, TrafficCount, TrafficRecord
 from headrace.core.rules.clock_steps import ClockSteps
-from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
+from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom, share_of_constrained
 from headrace.core.rules.layout import WHOLE, Generation, Layout
 from headrace.core.rules.lease import Lease
 from headrace.core.rules.outbox import OpenBatch
@@ -318,4 +318,5 @@ __all__ = [
     "numbers_in",
     "refuse_if_overtaken",
     "room_in_log",
+    "share_of_constrained",
 ]

@@ -192,11 +192,12 @@ class TakeOutgoing(Step[list[OutgoingBatch]], frozen=True):
     relay: str
     limit: int
     hold_us: int
-    epoch: str
+    epochs: list[str]  # one for each stream
 
     def apply(self, state: StoreState, now_us: int) -> list[OutgoingBatch]:
+        epochs = dict(zip(self.streams, self.epochs, strict=True))
         return [
-            outbox.take(self.relay, self.limit, self.hold_us, self.epoch, now_us)
+            outbox.take(self.relay, self.limit, self.hold_us, epochs[outbox.stream], now_us)
             for outbox in self._free(state, now_us)
         ]
 

@@ -204,7 +204,8 @@ class JsonlStore(Store):
     async def take_outgoing(
         self, streams: Sequence[Stream], *, relay: str, limit: int, hold_us: int
     ) -> list[OutgoingBatch]:
-        return self._make(steps.TakeOutgoing(list(streams), relay, limit, hold_us, new_id()))
+        epochs = [new_id() for _ in streams]
+        return self._make(steps.TakeOutgoing(list(streams), relay, limit, hold_us, epochs))
 
     async def hand_on(self, batch: OutgoingBatch, *, kept: Sequence[int] = ()) -> None:
         if batch.origin is not None:

@@ -201,11 +201,13 @@ class Admin:
         """Override the figures of a limit for all workers, until `clear_limit`. What is not given stays as it
         is. With `max_running=0`, no more of its jobs start."""
         override = LimitOverride(name, rate, burst, max_running)
-        await self._app_loop.ask(override.apply)
+        declared = self._registry.limits.figures_of(name)
+        await self._app_loop.ask(lambda store: override.apply(store, declared))
 
     async def clear_limit(self, name: str) -> None:
         """Undo `set_limit`: the declared figures hold again."""
-        if not await self._app_loop.ask(lambda store: store.set_limit(name, None)):
+        declared = self._registry.limits.figures_of(name)
+        if not await self._app_loop.ask(lambda store: store.set_limit(name, None)) and declared is None:
             raise no_such_limit(name)
 
     # --- queues and groups -------------------------------------------------------------------------------

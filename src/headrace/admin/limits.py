@@ -69,10 +69,14 @@ class LimitOverride(msgspec.Struct, frozen=True):
         if self.max_running is not None:
             whole_number("max_running", self.max_running, least=0)
 
-    async def apply(self, store: StreamRouter) -> None:
+    async def apply(self, store: StreamRouter, declared: LimitFigures | None) -> None:
+        """`declared`: the figures in the code of this app. Before a worker has declared them, this does."""
         known = await store.limits(counted=False)
-        record = next((each for each in known if each.figures.name == self.name), None)
-        if record is None or not await store.set_limit(self.name, self._figures(record.figures)):
+        now = next((each.figures for each in known if each.figures.name == self.name), None)
+        if now is None and declared is not None:
+            await store.declare_limits([declared])
+            now = declared
+        if now is None or not await store.set_limit(self.name, self._figures(now)):
             raise no_such_limit(self.name)
 
     def _figures(self, now: LimitFigures) -> LimitFigures:

@@ -36,7 +36,8 @@ class OutgoingEntry(msgspec.Struct, frozen=True, gc=False):
 
 class OutgoingBatch(msgspec.Struct, frozen=True):
     """The first entries of an outbox. `origin` is the stream of the outbox; None: it is in a database of the
-    user. Batches are numbered upwards within `producer`."""
+    user. Batches are numbered upwards within `producer`. No two outboxes have the same producer: the target
+    takes a number that it knows for a repeat."""
 
     origin: Stream | None
     producer: str

@@ -1,4 +1,5 @@
-"""Decides for each claim which stream and which priority come first, and whether child work does.
+"""Decides for each claim which stream and which priority come first, whether child work does, and how many
+messages have constraints.
 
 `turn` is the number of the claim: each process counts its claims."""
 
@@ -23,3 +24,10 @@ def is_from_bottom(turn: int) -> bool:
 
 def is_child_work_first(turn: int) -> bool:
     return turn % 2 == 1
+
+
+def share_of_constrained(limit: int, turn: int) -> int:
+    """How many of `limit` messages of a lane have constraints when both kinds wait: half. They take turns at
+    the odd one, so that neither kind starves where slots become free one by one."""
+    # Claims that start from the bottom must not all give it to the same kind.
+    return (limit + (turn + turn // BOTTOM_TURN) % 2) // 2

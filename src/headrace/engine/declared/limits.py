@@ -35,6 +35,11 @@ class DeclaredLimits:
 
             self._queues.setdefault(figures.name, set()).add(queue)
 
+    def figures_of(self, name: str) -> LimitFigures | None:
+        """What the code says of a limit; None: it does not declare it."""
+        found = self._figures.get(name)
+        return None if found is None else found[0]
+
     def queues_beside(self, served: Collection[str]) -> list[str]:
         """The other queues that share a limit with one of these."""
         shared = [queues for queues in self._queues.values() if not queues.isdisjoint(served)]

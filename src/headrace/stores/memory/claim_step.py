@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.messages.claim import Claim, size_of
-from headrace.core.rules.lanes import is_child_work_first, is_from_bottom
+from headrace.core.rules.lanes import is_child_work_first, is_from_bottom, share_of_constrained
 from headrace.core.store import CLAIM_BYTES
 from headrace.stores.memory.streams.lanes import BOTTOM_UP, CHILD, RETURNED, SUSPECT, TOP_DOWN
 from headrace.stores.memory.streams.stream_state import StreamState
@@ -81,7 +81,8 @@ class ClaimStep:
         if not (self._constrained and stream.lanes.lines):
             return stream.take(lane, limit, self._room, self._consumer, self._now_us)
         # Messages without and with constraints get half each, or what the others leave.
-        claims = self._take_constrained(stream, lane, (limit + 1) // 2, self._room)
+        share = share_of_constrained(limit, self._wanted.turn)
+        claims = self._take_constrained(stream, lane, share, self._room)
         room = self._room - size_of(claims)
         claims += stream.take(lane, limit - len(claims), room, self._consumer, self._now_us)
         room = self._room - size_of(claims)

@@ -249,6 +249,22 @@ async def test_limits_are_listed_and_changed_while_workers_run(app: App) -> None
         await app.admin.set_limit("stripe")
 
 
+async def test_a_limit_of_the_code_is_set_before_a_worker_has_declared_it(
+    app: App, counter: RunCounter
+) -> None:
+    @app.task(limits=[Limit("stripe", max_running=1, rate="1000/s")])
+    async def charge() -> None:
+        await counter.join("stripe")
+
+    await app.admin.clear_limit("stripe")
+    await app.admin.set_limit("stripe", max_running=2)
+    await app.enqueue_many([charge.call() for _ in range(10)])
+    await app.worker().run(burst=True)
+    (limit,) = await app.admin.limits()
+    assert (limit.max_running, limit.rate, limit.overridden) == (2, "1000/s", True)
+    assert counter.most["stripe"] == 2
+
+
 async def test_a_new_declaration_is_announced(
     app: App, store: InterceptedStore, heard: list[signals.Signal]
 ) -> None:

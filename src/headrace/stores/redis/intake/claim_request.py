@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.messages.claim import Claim
 from headrace.core.messages.message import Stream
-from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom
+from headrace.core.rules.lanes import first_of, is_child_work_first, is_from_bottom, share_of_constrained
 from headrace.core.store import CLAIM_BYTES
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.keys import SUSPECTS
@@ -30,6 +30,7 @@ class ClaimRequest(msgspec.Struct, frozen=True):
     wait: float
     from_bottom: bool
     children_first: bool
+    odd_constrained: bool  # with constraints is one more than without, where a lane gives an odd number
     room: int = CLAIM_BYTES
     awaited: int = 0  # milliseconds for which the server notifies this consumer of new messages
     glances: bool = False  # skip the look when nothing was queued since the last one
@@ -83,6 +84,7 @@ def wanted(
         wait=wait,
         from_bottom=is_from_bottom(turn),
         children_first=is_child_work_first(turn),
+        odd_constrained=share_of_constrained(1, turn) > 0,
     )
 
 

@@ -116,7 +116,8 @@ class QueuePoll:
             script = CLAIM_LINES
             keys += [queue.limits for queue in wanted.queues]
             first = wanted.queues[0]
-            args += (*(queue.label for queue in wanted.queues), first.notices, first.offset_us())
+            labels = [queue.label for queue in wanted.queues]
+            args += (int(wanted.odd_constrained), *labels, first.notices, first.offset_us())
         return ScriptCall(script, pack((b"EVALSHA", script.digest, len(keys), *keys, *args)))
 
     def _has_lines(self, wanted: ClaimRequest) -> bool:

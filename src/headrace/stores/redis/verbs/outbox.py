@@ -36,22 +36,23 @@ class RedisOutboxes(Outboxes):
     async def take_outgoing(
         self, streams: Sequence[Stream], *, relay: str, limit: int, hold_us: int
     ) -> list[OutgoingBatch]:
-        bounds: tuple[Word, ...] = (relay, limit, OUTGOING_BYTES, hold_us, new_id())
+        bounds: tuple[Word, ...] = (relay, limit, OUTGOING_BYTES, hold_us)
         taken = await asyncio.gather(*[self._take(stream, bounds) for stream in streams])
         return [batch for batch in taken if batch is not None]
 
     async def _take(self, stream: Stream, bounds: Sequence[Word]) -> OutgoingBatch | None:
         queue = self._store.queue(stream)
+        epoch = new_id()  # one for each outbox: the target takes batches of one producer for repeats
         try:
-            answer = await self._store.run(queue.call(TAKE_OUTGOING, *bounds))
+            answer = await self._store.run(queue.call(TAKE_OUTGOING, *bounds, epoch))
         except BackendUnavailable as error:
             self._store.pass_over(queue, error)
             return None
         if not answer:
             return None
-        epoch, number, *rest = answer
+        held, number, *rest = answer
         entries = tuple(map(OutgoingEntry, rest[1::2], rest[::2]))
-        return OutgoingBatch(stream, OpenBatch(epoch.decode()).producer, number, entries)
+        return OutgoingBatch(stream, OpenBatch(held.decode()).producer, number, entries)
 
     async def hand_on(self, batch: OutgoingBatch, *, kept: Sequence[int] = ()) -> None:
         if batch.origin is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from typing import NamedTuple
 
-from headrace.core.rules.lanes import is_child_work_first
+from headrace.core.rules.lanes import is_child_work_first, share_of_constrained
 from headrace.core.store import CLAIM_BYTES
 from headrace.stores.sql.claim_query import ClaimQuery
 from headrace.stores.sql.lanes import CHILD, SUSPECT, lane_for
@@ -58,7 +58,8 @@ class ConstrainedChoice:
 
     def _take(self, lane: int, most: int) -> Generator[LineRequest, list[Taken], list[int]]:
         plain = [each for each in self._found if each[2] in (lane, lane - CHILD)]
-        taken = yield from self._take_constrained(lane, most - min(len(plain), most // 2))
+        share = max(share_of_constrained(most, self._query.turn), most - len(plain))
+        taken = yield from self._take_constrained(lane, share)
         for seq, size, _ in plain[: most - len(taken)]:
             if self._room <= 0:
                 break

@@ -35,6 +35,13 @@ async def test_neither_kind_delays_the_other(stand: Stand) -> None:
     assert 0 < sum(claim.constraints is not None for claim in claims) < 10
 
 
+async def test_neither_kind_delays_the_other_where_slots_become_free_one_by_one(stand: Stand) -> None:
+    await add_all(stand, 40, limited("stripe"))
+    await stand.append(*[stand.message() for _ in range(40)])
+    claims = [await stand.claim_one() for _ in range(30)]
+    assert 10 <= sum(claim.constraints is not None for claim in claims) <= 20
+
+
 async def test_a_claim_says_what_constrains_it(stand: Stand) -> None:
     constraints = limited("stripe", "customer=a", tenant="acme")
     await stand.add(constraints=constraints)

@@ -213,6 +213,21 @@ async def test_entries_say_how_long_they_have_waited(stand: Stand) -> None:
     assert record.oldest_us / 1e6 == pytest.approx(10, abs=5)
 
 
+async def test_outboxes_that_are_taken_together_have_producers_of_their_own(stand: Stand) -> None:
+    """Else the target takes the batch of one for a repeat of the other, and stores nothing."""
+    other = Stream("queue", "other")
+    for source, id in ((stand.stream, "a"), (other, "b")):
+        await stand.add(source=source)
+        (claim,) = await stand.claim(sources=[source])
+        await forward(stand, claim, id)
+    both = [stand.stream, other]
+    batches = await stand.backend.take_outgoing(both, relay="relay-1", limit=9, hold_us=HOUR_US)
+    assert sorted(id for batch in batches for id in ids_of(batch)) == ["a", "b"]
+    assert len({batch.producer for batch in batches}) == 2
+    for batch in batches:
+        await stand.backend.hand_on(batch)
+
+
 async def test_a_queue_with_an_outbox_is_not_removed(stand: Stand) -> None:
     await forward(stand, await stand.running(), "a")
     assert not await stand.backend.store.remove_stream(stand.stream)

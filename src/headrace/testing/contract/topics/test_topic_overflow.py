@@ -8,6 +8,7 @@ import pytest
 from headrace.core.messages.message import Message, UniqueKey
 from headrace.core.runtime.clock import microseconds
 from headrace.testing.contract.kit.orders import DAY, Orders
+from headrace.testing.contract.kit.waits import LONG, started
 
 pytestmark = pytest.mark.whole("each part has the limit")
 
@@ -39,6 +40,17 @@ async def test_events_that_every_live_group_has_drawn_do_not_count(orders: Order
     await orders.backend.remove_stream(shipping)
     assert await verdicts(orders, 2, *[orders.event(id) for id in "cde"]) == "aaf"
     assert await orders.finish(billing) == ["c", "d"]
+
+
+async def test_a_waiting_member_draws_no_more_than_it_asks_for(orders: Orders) -> None:
+    """Events must not pile up in the stream of a slow group instead of in the log."""
+    await orders.declare_topic(max_length=3)
+    billing = await orders.join("billing")
+    assert await orders.stand.claim(1, sources=[billing], wait=0.05) == []
+    waiting = await started(orders.stand.claim(1, sources=[billing], wait=LONG))
+    accepted = [await verdicts(orders, 3, orders.event()) for _ in range(30)].count("a")
+    assert len(await waiting) == 1
+    assert 3 <= accepted <= 6
 
 
 async def test_a_group_without_a_live_member_does_not_count(orders: Orders) -> None:

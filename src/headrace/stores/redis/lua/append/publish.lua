@@ -114,7 +114,7 @@ else
 end
 
 if #events > 0 then
-  spread(topic, first, shape == 'f', now)
+  spread(topic, first, shape == 'f', now, limit)
 end
 announce_if_sooner(before, soonest)
 remember_answers()

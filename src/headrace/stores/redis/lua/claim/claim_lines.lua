@@ -4,7 +4,8 @@
 -- requires: claim_context reading message healing limits gathering claiming picking
 -- continues: claim_all
 -- keys:     those of claim.lua · for each stream the prefix of its limits
--- args:     those of claim.lua · label of each stream · channel of notices · offset of the clock
+-- args:     those of claim.lua · 1 or 0: the odd message of a lane is one with constraints · label of each stream ·
+--           channel of notices · offset of the clock
 -- answers:  those of claim.lua; what has constraints is in the lane x, its messages as `answered` of message.lua makes
 --           them
 local MESSAGES_MOST, PORTION, AT_ONCE = 500, 200, 100
@@ -193,7 +194,7 @@ local read_plain, most_plain = read, most_of
 
 read = function(stream, lane, limit)
   local before = left
-  try_constrained(stream, lane, math.ceil(limit / 2))
+  try_constrained(stream, lane, math.floor((limit + ODD) / 2))
   local more = false
   if lane == 4 or uses(stream, tostring(lane)) then
     more = read_plain(stream, lane, limit - before + left)

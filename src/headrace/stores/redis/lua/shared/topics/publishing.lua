@@ -45,8 +45,9 @@ local function share_of(count)
   return math.max(1, items)
 end
 
--- What was written is handed to the groups that wait. `before` is the last number before it.
-local function spread(topic, before, fresh, now)
+-- What was written is handed to the groups that wait. `before` is the last number before it. `bounded`: the log takes no
+-- more than its groups draw, so each gets one event, which wakes a member.
+local function spread(topic, before, fresh, now, bounded)
   local groups = groups_of_topic()
   local share = share_of(#groups)
   local follows = topic.last == before + #events -- else groups draw what another program has written first
@@ -54,7 +55,7 @@ local function spread(topic, before, fresh, now)
     if group.position and group.position > before then
       begin_anew(group)
     elseif follows and group.position == before and is_awaited(group, now) then
-      local items = math.min(share, DRAWN_AHEAD - drawn_ahead(group))
+      local items = math.min(share, (bounded and 1 or DRAWN_AHEAD) - drawn_ahead(group))
       if items > 0 then
         take_in(group, events, 1, items, fresh, false)
       end
