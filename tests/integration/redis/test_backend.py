@@ -631,7 +631,7 @@ async def test_a_heartbeat_that_finds_no_change_costs_three_commands(tmp_path: P
 
             async def beats(count: int) -> ControlState:
                 for _ in range(count):
-                    state = await bench.backend.heartbeat(worker, {"worker": [SOURCE]})
+                    state: ControlState = await bench.backend.heartbeat(worker, {"worker": [SOURCE]})
                 return state
 
             await beats(2)
