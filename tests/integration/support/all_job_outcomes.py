@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from headrace import App, Job, JobStatus, RetryPolicy, Snooze, Unrecoverable, current_job
 from headrace.core.errors import BackendUnavailable
@@ -67,7 +67,7 @@ async def again(action: Callable[[], Awaitable[T]]) -> T:
 class Story:
     """`url` is the way that may be bad, `direct` a good one for what is not a part of the story."""
 
-    def __init__(self, url: str, direct: str, namespace: str, *, history: int = 1000) -> None:
+    def __init__(self, url: str, direct: str, namespace: str, *, history: int | Literal["all"]) -> None:
         self.app = App(url, namespace=namespace, retry=RetryPolicy.fixed(2, 0.05), history=history)
         self.runs: list[tuple[str, str]] = []  # label and id
         self.mended: set[str] = set()

@@ -188,10 +188,14 @@ async def test_work_that_flows_through_several_processes_is_done_exactly_once(st
 
 async def test_a_cancelled_look_leaves_its_answer_to_no_other(stand: Stand) -> None:
     ids = [await stand.add() for _ in range(10)]
-    for cancelled, id in pairwise(ids):
-        looking = await started(stand.backend.get(stand.stream, cancelled))
+    cancelled = 0
+    for first, second in list(pairwise(ids)) * 20:
+        looking = await started(stand.backend.get(stand.stream, first))
         looking.cancel()
-        record = await stand.backend.get(stand.stream, id)
+        record = await stand.backend.get(stand.stream, second)
         assert record is not None
-        assert record.id == id
+        assert record.id == second
         await asyncio.wait([looking])
+        cancelled += looking.cancelled()  # on a busy machine, the answer may be there before
+        if cancelled == 10:
+            break
