@@ -32,13 +32,15 @@ async def act() -> None:
 
 
 async def _limits() -> None:
-    """A limit is changed and a task is paused while jobs wait. Then the history is read."""
+    """A limit is changed before a worker has declared it, and again while jobs wait. A task is paused. Then
+    the history is read."""
     admin = app.admin
+    await each_of(admin.set_limit("narrow", max_running=2))
     jobs = await sent_many(plan(), limited, 5)
     async with app.worker(lease=LEASE, grace=0.2, queues=["limited"], topics=[]):
         await each_of(
             admin.limits(),
-            admin.set_limit("narrow", max_running=2),
+            admin.set_limit("narrow", max_running=3),
             admin.pause(task=limited.name),
             admin.resume(task=limited.name),
             admin.clear_limit("narrow"),
