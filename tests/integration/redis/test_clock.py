@@ -49,7 +49,7 @@ async def test_a_step_of_the_servers_clock_costs_nobody_a_job(
     async def nap(number: int) -> None:
         runs[number] += 1
         stop_at = time.monotonic() + 3 * LEASE
-        await wait_until(lambda: time.monotonic() >= stop_at)
+        await wait_until(lambda: time.monotonic() >= stop_at, timeout=60)
 
     @app.task(name="later")
     async def later() -> None: ...
