@@ -9,6 +9,7 @@ import asyncio
 import os
 import time
 from collections.abc import Awaitable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -304,13 +305,19 @@ def note_groups() -> None:
 async def survived(call: Awaitable[T]) -> T | None:
     """Await a call. None: it was cancelled, as a point demands, and the program goes on. The task that was
     cancelled may be one inside of the call, or one in the thread of the app, which gives `AppClosed`."""
+    task = asyncio.current_task()
+    assert task is not None
     try:
-        return await call
+        answer = await call
+        if task.cancelling():  # just when the call had its answer: what comes next must not be cancelled
+            with suppress(asyncio.CancelledError):
+                await asyncio.sleep(0)
+            task.uncancel()
+        return answer
     except AppClosed:
         return None
     except asyncio.CancelledError:
-        task = asyncio.current_task()
-        if task is not None and task.cancelling():
+        if task.cancelling():
             task.uncancel()
         return None
 
