@@ -6,14 +6,13 @@ from __future__ import annotations
 import argparse
 import asyncio
 import logging
-import re
-import resource
 from collections.abc import Awaitable, Callable
 from contextlib import ExitStack
 
 from tests.support.servers import Server
 
 from .case import loop_factory
+from .drains import own_seconds, server_seconds_of
 from .measures import Bench
 from .rows import Stand, loops_here
 
@@ -64,20 +63,10 @@ async def _one_by_one(bench: Bench, apart: float) -> None:
 
 
 async def _show(server: Server, what: str, number: int, act: Callable[[], Awaitable[object]]) -> None:
-    ours, theirs = _own_seconds(), _seconds_of(server)
+    ours, theirs = own_seconds(), server_seconds_of(server)
     await act()
-    ours, theirs = _own_seconds() - ours, _seconds_of(server) - theirs
+    ours, theirs = own_seconds() - ours, server_seconds_of(server) - theirs
     print(f"{what:30}{ours / number * 1e6:10.1f}{theirs / number * 1e6:14.1f}")
-
-
-def _own_seconds() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF)
-    return used.ru_utime + used.ru_stime
-
-
-def _seconds_of(server: Server) -> float:
-    told = str(server.command("INFO", "cpu"))
-    return sum(float(found) for found in re.findall(r"used_cpu_(?:sys|user):([\d.]+)", told))
 
 
 if __name__ == "__main__":

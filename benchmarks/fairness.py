@@ -21,7 +21,7 @@ import msgspec
 from headrace import App
 
 from .case import loop_factory
-from .limits import server_seconds_of
+from .drains import server_seconds_of
 from .postgres_stand import Usage, bench_server
 from .rows import Stand, loops_here
 

@@ -1,69 +1,64 @@
-"""`python -m benchmarks.history`: what the counts that plots are drawn from cost a drain.
-
-On each store the same drain with and without them, by turns, in one process; `share` is the median of the one
-divided by that of the other.
-"""
+"""`python -m benchmarks.history`: what the history of jobs that have ended costs a drain, and what the counts
+that plots are drawn from cost it. A drain with `history=0` stands beside both."""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
 import logging
-import statistics
-import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from unittest.mock import patch
 
+from headrace import App
 from headrace.engine.settling.traffic_counter import TrafficCounter
 
 from .case import loop_factory
-from .measures import Bench
-from .rows import Stand, loops_here
+from .drains import Drain, Seconds, by_turns, drained, show, stores_here
+from .rows import loops_here
 
-#: Jobs of one drain.
-NUMBER = 50_000
+#: Jobs of one drain, at scale 1.
+JOBS = 50_000
+
+WITHOUT, BY_DEFAULT, ALL, UNCOUNTED = "history=0", "by default", 'history="all"', "no counts"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="benchmarks.history")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--kind", default="valkey-9.1", help="the server")
+    parser.add_argument("--stores", default="redis,postgres,sqlite")
     options = parser.parse_args()
     logging.disable(logging.WARNING)
-    print(f"{'jobs a second':12}{'with':>12}{'without':>12}{'share':>10}")
+    jobs = round(JOBS * options.scale)
     with ExitStack() as stack:
-        for store, url in _urls(Stand(stack)):
+        for store, url, server_seconds in stores_here(stack, options.stores, options.kind):
             with asyncio.Runner(loop_factory=loop_factory(loops_here()[-1])) as runner:
-                counted, uncounted = runner.run(_compare(url, options.rounds, options.scale))
-            print(f"{store:12}{counted:12,.0f}{uncounted:12,.0f}{counted / uncounted:10.1%}")
-            sys.stdout.flush()
+                show(store, runner.run(_measure(url, jobs, options.rounds, server_seconds)))
 
 
-def _urls(stand: Stand) -> Iterator[tuple[str, str]]:
-    yield "memory", "memory://"
-    yield "sqlite", f"sqlite:///{stand.folder()}/history.db"
-    server = stand.server(stand.kind)
-    assert server is not None
-    yield stand.kind, server.url
+async def _measure(url: str, jobs: int, rounds: int, server_seconds: Seconds) -> dict[str, list[Drain]]:
+    apps = {
+        WITHOUT: App(url, namespace="without", history=0),
+        BY_DEFAULT: App(url, namespace="default"),
+        ALL: App(url, namespace="all", history="all"),
+        UNCOUNTED: App(url, namespace="uncounted", history=0),
+    }
+    tasks = {way: app.task(name="noop")(noop) for way, app in apps.items()}
+
+    async def drain(way: str, count: int) -> Drain:
+        with _counting(way != UNCOUNTED):
+            return await drained(apps[way], [tasks[way].call() for _ in range(count)], server_seconds)
+
+    try:
+        return await by_turns(list(apps), drain, jobs=jobs, rounds=rounds)
+    finally:
+        for app in apps.values():
+            await app.close()
 
 
-async def _compare(url: str, rounds: int, scale: float) -> tuple[float, float]:
-    """The median rate with the counts, and without them."""
-    rates: dict[bool, list[float]] = {True: [], False: []}
-    for number in range(2 * rounds):
-        # Neither of the two shall always be the first of a pair.
-        counts = (number + number // 2) % 2 == 0
-        with _counting(counts):
-            rates[counts].append(await _rate(Bench(url, scale=scale)))
-    return statistics.median(rates[True]), statistics.median(rates[False])
-
-
-async def _rate(bench: Bench) -> float:
-    number = bench.amount(NUMBER)
-    async with bench.app:
-        await bench.app.enqueue_many([bench.noop.call() for _ in range(number)])
-        return number / await bench.drain()
+async def noop() -> None: ...
 
 
 @contextmanager
