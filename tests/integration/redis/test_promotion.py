@@ -32,6 +32,10 @@ QUIET_CALL = 3000
 #: The same of a call that queues one plain job. With the functions for constraints it takes 18,000.
 PLAIN_CALL = 9000
 
+#: The least of so many calls counts. One of them may also do what is done every few seconds, or make the
+#: table larger in which Lua keeps its texts.
+MEASURED_CALLS = 5
+
 #: Runs a script, and says how much memory that took.
 MEASURED = b"""
     collectgarbage('stop')
@@ -76,15 +80,15 @@ async def test_a_promotion_that_finds_nothing_makes_no_functions_for_others(benc
 
 async def test_a_promotion_of_a_plain_job_makes_no_functions_for_constraints(bench: Bench) -> None:
     """While delayed jobs become due all the time, most promotions find one or two of them."""
-    due, later = [Message(new_id(), "greet", b"hello", due_us=later_us()) for _ in range(2)]
-    await bench.backend.append(bench.batch(due, later))
+    due = [Message(new_id(), "greet", b"hello", due_us=later_us()) for _ in range(MEASURED_CALLS)]
+    later = Message(new_id(), "greet", b"hello", due_us=later_us())
+    await bench.backend.append(bench.batch(*due, later))
     await bench.backend.promote([STREAM], limit=PROMOTE_BATCH)  # does what is done every few seconds
-    await bench.command("ZADD", f"{{{bench.namespace}:q:work}}:due", 1, due.id)
-    store = bench.backend._store
-    call = store.queue(STREAM).call(measured(PROMOTE), PROMOTE_BATCH, 1 << 20)
-    count, used = await store.run(call)
-    assert count == 1
-    assert used < PLAIN_CALL
+    used = []
+    for message in due:
+        await bench.command("ZADD", f"{{{bench.namespace}:q:work}}:due", 1, message.id)
+        used.append(await bytes_used_once(bench, 1, PROMOTE, STREAM, PROMOTE_BATCH, 1 << 20))
+    assert min(used) < PLAIN_CALL
 
 
 async def test_a_worker_that_knows_of_scheduled_jobs_runs_no_script_until_one_is_due(
@@ -142,13 +146,15 @@ def later_us() -> int:
 
 
 async def bytes_used(bench: Bench, script: Script, stream: Stream, *args: int | str) -> int:
-    """How many bytes of Lua's memory a call of the script takes that finds nothing. The first call also does
-    what is done every few seconds, so this is the second."""
+    """How many bytes of Lua's memory a call of the script takes that finds nothing."""
+    return min([await bytes_used_once(bench, 0, script, stream, *args) for _ in range(MEASURED_CALLS)])
+
+
+async def bytes_used_once(bench: Bench, found: int, script: Script, stream: Stream, *args: int | str) -> int:
+    """How many bytes of Lua's memory one call of the script takes that finds so much."""
     store = bench.backend._store
-    call = store.queue(stream).call(measured(script), *args)
-    await store.run(call)
-    count, used = await store.run(call)
-    assert count == 0
+    count, used = await store.run(store.queue(stream).call(measured(script), *args))
+    assert count == found
     return int(used)
 
 
