@@ -55,7 +55,7 @@ class Emitter:
                 _log_error(listener, signal)
 
     async def settle(self) -> None:
-        """Wait for asynchronous listeners that still run on this loop. A listener does not wait for itself."""
+        """Wait for asynchronous listeners that still run on this loop; a listener, for all others."""
         while tasks := self._here():
             await asyncio.gather(*tasks, return_exceptions=True)
 
