@@ -1,5 +1,5 @@
 """For Starlette, and what is built on it: the app opens and closes with the site, and a worker may run in its
-process. The dashboard stands behind the login of the site. A browser follows a job by server-sent events.
+process. The login of the site protects the dashboard. A browser follows a job by server-sent events.
 
     from headrace.starlette import JobEvents, dashboard, lifespan
 

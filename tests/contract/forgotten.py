@@ -12,10 +12,11 @@ from headrace.core.store import Store
 from headrace.stores.postgres.session.connection import PostgresConnection, Row
 from headrace.stores.postgres.store import PostgresStore
 from headrace.stores.redis.client.connection import pack
-from headrace.stores.redis.keys import GROUP, HELD, LANES, is_permanent
+from headrace.stores.redis.keys import GROUP, HELD, LANES
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.sqlite.store import SqliteStore
 from headrace.testing.contract.kit.heartbeats import leave
+from tests.support.permanent_keys import is_permanent
 
 #: The tables of messages and of what belongs to one.
 TABLES: Final = ("messages", "unique_keys", "producers", "progress", "outgoing")

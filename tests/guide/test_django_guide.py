@@ -95,7 +95,7 @@ def test_the_page_works_from_its_beginning_to_its_end(tmp_path: Path) -> None:
     for block in typed:
         reader.shell(block)
     assert "$ python manage.py headrace worker --concurrency 10\n" in text
-    said = reader.run("manage.py", "headrace", "worker", "--concurrency", "10", "--burst")
-    assert "Order 7 is paid." in said  # the mail
+    output = reader.run("manage.py", "headrace", "worker", "--concurrency", "10", "--burst")
+    assert "Order 7 is paid." in output  # the mail
     assert "SUCCESSFUL paid" in reader.shell(CHECKS)
     assert reader.run("-c", "from orders.jobs import app; print(app.description)").startswith("SQLite file")

@@ -252,6 +252,13 @@ def test_internals_name_only_what_exists() -> None:
     assert strange == {_STREAM}
 
 
+@pytest.mark.parametrize("what", ["a job", "an event"])
+def test_the_way_of_a_message_has_at_most_twelve_files(what: str) -> None:
+    text = (ROOT / "docs/internals.md").read_text()
+    way = text.split(f"## The way of {what}")[1].split("\n## ")[0]
+    assert 5 < len(re.findall(r"`[\w/]+\.py`", way)) <= 12
+
+
 def _tree(text: str) -> Iterator[str]:
     """The paths in the drawing of the tree."""
     drawing = text.split("## The tree")[1].split("```")[1]

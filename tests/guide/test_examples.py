@@ -36,17 +36,17 @@ def test_every_example_is_in_the_table_with_its_command() -> None:
 
 
 def test_views_of_orders_are_built_and_built_again_from_the_log(tmp_path: Path) -> None:
-    said = run("event_sourced_orders.py", tmp_path)
-    assert "orders: {'paid': 24, 'cancelled': 6}" in said
-    first, second = re.findall(r"revenue: (.*)", said)
+    printed = run("event_sourced_orders.py", tmp_path)
+    assert "orders: {'paid': 24, 'cancelled': 6}" in printed
+    first, second = re.findall(r"revenue: (.*)", printed)
     assert first == second == "{'ann': 1200, 'bob': 1100, 'eve': 1300}"
 
 
 def test_an_import_keeps_to_the_limits_of_the_api(tmp_path: Path) -> None:
-    said = run("etl.py", tmp_path)
-    assert "600 rows of 30 pages" in said
-    found = re.search(r"(\d+) requests, at most (\d+) at a time", said)
-    seconds = re.search(r"in ([\d.]+) s", said)
+    printed = run("etl.py", tmp_path)
+    assert "600 rows of 30 pages" in printed
+    found = re.search(r"(\d+) requests, at most (\d+) at a time", printed)
+    seconds = re.search(r"in ([\d.]+) s", printed)
     assert found
     assert seconds
     requests, at_a_time = int(found[1]), int(found[2])
@@ -54,15 +54,15 @@ def test_an_import_keeps_to_the_limits_of_the_api(tmp_path: Path) -> None:
     assert at_a_time <= 4
     # 20 a second, and a burst of two; the time is printed with one digit.
     assert requests <= 20 * (float(seconds[1]) + 0.05) + 2
-    assert "countries: {'DE': 210, 'FR': 210, 'IT': 180}" in said
+    assert "countries: {'DE': 210, 'FR': 210, 'IT': 180}" in printed
 
 
 def test_thumbnails_are_made_and_a_broken_picture_costs_only_itself(tmp_path: Path) -> None:
-    said = run("thumbnails.py", tmp_path)
-    assert [line for line in said.splitlines() if line.startswith("made")] == [
+    printed = run("thumbnails.py", tmp_path)
+    assert [line for line in printed.splitlines() if line.startswith("made")] == [
         f"made {number}.256.jpg, {number}.64.jpg" for number in range(8)
     ]
-    assert "failed: PIL.UnidentifiedImageError" in said
+    assert "failed: PIL.UnidentifiedImageError" in printed
 
 
 def test_an_order_and_its_job_are_one_step(tmp_path: Path) -> None:
@@ -70,8 +70,8 @@ def test_an_order_and_its_job_are_one_step(tmp_path: Path) -> None:
 
 
 def test_a_customer_with_a_thousand_jobs_does_not_delay_the_others(tmp_path: Path) -> None:
-    said = run("tenants.py", tmp_path)
-    places = {name: int(place) for name, place in re.findall(r"(\w+): .* was number (\d+) of all", said)}
+    printed = run("tenants.py", tmp_path)
+    places = {name: int(place) for name, place in re.findall(r"(\w+): .* was number (\d+) of all", printed)}
     assert places["big"] == 1006
     assert max(places["ann"], places["bob"]) < 50
 

@@ -6,6 +6,7 @@ import asyncio
 import inspect
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 from headrace.core.signals import Signal
@@ -14,6 +15,8 @@ S = TypeVar("S", bound=Signal)
 Listener = Callable[[Any], Awaitable[None] | None]
 
 logger = logging.getLogger("headrace")
+
+_is_listener: ContextVar[bool] = ContextVar("headrace_listener", default=False)
 
 
 class Emitter:
@@ -52,7 +55,7 @@ class Emitter:
                 _log_error(listener, signal)
 
     async def settle(self) -> None:
-        """Wait for asynchronous listeners that still run on this loop."""
+        """Wait for asynchronous listeners that still run on this loop; a listener, for all others."""
         while tasks := self._here():
             await asyncio.gather(*tasks, return_exceptions=True)
 
@@ -61,7 +64,8 @@ class Emitter:
         loop = asyncio.get_running_loop()
         tasks = list(self._under_way)
         self._under_way.difference_update([task for task in tasks if task.get_loop().is_closed()])
-        return [task for task in tasks if task.get_loop() is loop and not task.done()]
+        this = asyncio.current_task()
+        return [task for task in tasks if task.get_loop() is loop and task is not this and not task.done()]
 
     def _changed(self) -> None:
         self._by_type.clear()
@@ -80,12 +84,18 @@ class Emitter:
         task.add_done_callback(self._under_way.discard)
 
 
+def is_listener() -> bool:
+    """Whether an asynchronous listener calls this."""
+    return _is_listener.get()
+
+
 def _kinds_of(signal: type[Signal]) -> set[type[Signal]]:
     """A signal type and all its subclasses."""
     return {signal}.union(*(_kinds_of(each) for each in signal.__subclasses__()))
 
 
 async def _await(answer: Awaitable[None], listener: Listener, signal: Signal) -> None:
+    _is_listener.set(True)  # in the context of this task alone
     try:
         await answer
     except GeneratorExit:

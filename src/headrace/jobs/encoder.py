@@ -185,8 +185,8 @@ def _unique_key(call: Call[Any], declared: Declared, repetition: Repetition) -> 
     if given is UNSET:
         payload = declared.arguments.encode(call.args, call.kwargs, ordered=True)
         binding = declared.binding
-        mark = fingerprint(payload) if binding is None else binding.fingerprint(payload)
-        key = f"arguments:{declared.options.name}:{mark}"
+        digest = fingerprint(payload) if binding is None else binding.fingerprint(payload)
+        key = f"arguments:{declared.options.name}:{digest}"
     else:
         key = f"{GIVEN_KEY}{given}"
     return repetition.unique_key(key)

@@ -9,8 +9,8 @@ from headrace.core.runtime.hosts import network_of
 
 
 class Connections:
-    """At most `most`. When all are taken, a new connection replaces one of the address that has the most: the
-    one for which we have waited longest, or the oldest if we wait for none."""
+    """Keeps at most `most` connections. When all are taken, a new connection replaces one of the address that
+    has the most: the one for which we have waited longest, or the oldest if we wait for none."""
 
     def __init__(self, most: int) -> None:
         self._most = most

@@ -42,18 +42,18 @@ def test_the_log_of_a_worker_shows_why_a_job_died(tmp_path: Path) -> None:
     (tmp_path / "shop.py").write_text(SHOP)
     for task in ("shop.charge", "shop.refund"):
         headrace(tmp_path, "enqueue", "shop:app", task, "[7]")
-    said = headrace(tmp_path, "worker", "shop:app", "--burst").stderr
-    retried, died = [line for line in said.splitlines() if " shop.charge " in line]
+    output = headrace(tmp_path, "worker", "shop:app", "--burst").stderr
+    retried, died = [line for line in output.splitlines() if " shop.charge " in line]
     assert "WARNING" in retried
     assert retried.endswith("LookupError: no customer 7")
     assert "ERROR" in died
-    after = said[said.index(died) + len(died) :].splitlines()[1:]
+    after = output[output.index(died) + len(died) :].splitlines()[1:]
     assert after[0] == "    Traceback (most recent call last):"
     assert f'"{tmp_path / "shop.py"}", line 11, in charge' in after[1]
     assert "    LookupError: no customer 7" in after
-    assert said.count("Traceback") == 2  # one for each that died, and none for the retry
+    assert output.count("Traceback") == 2  # one for each that died, and none for the retry
 
     # An error of headrace is called as it is imported.
-    for text in (said, headrace(tmp_path, "dead", "shop:app").stdout):
+    for text in (output, headrace(tmp_path, "dead", "shop:app").stdout):
         assert "headrace.Unrecoverable: it was never paid" in text
         assert "headrace.core" not in text

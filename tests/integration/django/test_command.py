@@ -55,13 +55,13 @@ class Project:
             command, cwd=PROJECT, env=self.variables, stdin=theirs, stdout=theirs, stderr=theirs
         ) as running:
             os.close(theirs)
-            said = b""
+            output = b""
             with contextlib.suppress(OSError):  # the terminal is gone when the program has ended
                 while read := os.read(ours, 65536):
-                    said += read
+                    output += read
             os.close(ours)
-            assert running.wait(100) == 0, said
-        return said.decode()
+            assert running.wait(100) == 0, output
+        return output.decode()
 
 
 def _asked_for() -> list[str]:
@@ -77,9 +77,9 @@ def test_a_worker_finds_the_tasks_of_installed_apps_and_serves_their_queues(proj
     id = project.python(
         "from django_shop.tasks import add, mail; mail.enqueue(7); print(add.enqueue(2, 3).id)"
     ).strip()
-    said = project.manage("headrace", "worker", "--burst")
-    assert "app     headrace.django.project:default, " in said
-    assert "queues  default, mails" in said
+    output = project.manage("headrace", "worker", "--burst")
+    assert "app     headrace.django.project:default, " in output
+    assert "queues  default, mails" in output
     assert (
         project.python(f"from django_shop.tasks import add; print(add.get_result('{id}').return_value)")
         == "5\n"
@@ -102,8 +102,8 @@ def test_several_processes_set_django_up(project: Project) -> None:
 
 def test_a_worker_without_manage_py(project: Project) -> None:
     project.python("from django_shop.tasks import add; add.enqueue(1, 2)")
-    said = project.run("-m", "headrace", "worker", "headrace.django.project:default", "--burst")
-    assert "headrace.django.project:default" in said
+    output = project.run("-m", "headrace", "worker", "headrace.django.project:default", "--burst")
+    assert "headrace.django.project:default" in output
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="needs a pseudo-terminal")
@@ -119,9 +119,9 @@ def test_on_a_terminal_a_task_has_one_line_and_other_lines_of_django_are_written
         "from django_shop.tasks import add; add.enqueue(2, 3);"
         "from django_shop.tasks import warn; warn.enqueue()"
     )
-    said = project.on_a_terminal("manage.py", "headrace", "worker", "--burst")
-    assert said.count("disk is nearly full") == 1
-    assert said.count("django_shop.tasks.add") == 1
+    output = project.on_a_terminal("manage.py", "headrace", "worker", "--burst")
+    assert output.count("disk is nearly full") == 1
+    assert output.count("django_shop.tasks.add") == 1
 
 
 def test_commands_that_take_the_app_have_that_of_the_project(project: Project) -> None:
@@ -131,8 +131,8 @@ def test_commands_that_take_the_app_have_that_of_the_project(project: Project) -
 
 
 def test_a_wrong_backend_or_command_is_said(project: Project) -> None:
-    said = project.run("manage.py", "headrace", "--backend", "others", "status", code=1)
-    assert "CommandError: The connection 'others' doesn't exist." in said
+    output = project.run("manage.py", "headrace", "--backend", "others", "status", code=1)
+    assert "CommandError: The connection 'others' doesn't exist." in output
     assert "No such command" in project.run("manage.py", "headrace", "works", code=2)
 
 

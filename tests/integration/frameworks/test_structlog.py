@@ -49,8 +49,8 @@ PROGRAM = """
 @pytest.fixture(scope="module")
 def lines(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder: Path = tmp_path_factory.mktemp("structlog")
-    said = run_with_recipe("docs/integrations/structlog.md", PROGRAM, folder).stderr
-    return [json.loads(line) for line in said.splitlines()]
+    output = run_with_recipe("docs/integrations/structlog.md", PROGRAM, folder).stderr
+    return [json.loads(line) for line in output.splitlines()]
 
 
 def test_every_line_of_a_job_names_it_and_nothing_of_another(lines: list[dict[str, Any]]) -> None:

@@ -49,7 +49,7 @@ from headrace.stores.redis.client import connection
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.intake import reader
 from headrace.stores.redis.intake.blocking_read import BlockingRead
-from headrace.stores.redis.keys import NORMAL_LANE, is_permanent
+from headrace.stores.redis.keys import NORMAL_LANE
 from headrace.stores.redis.server.server import RedisServer
 from headrace.stores.redis.store import RedisStore
 from headrace.stores.redis.stream_scripts import StreamScripts
@@ -61,6 +61,7 @@ from headrace.stores.redis.verbs.limits import READ_AGAIN
 from headrace.testing.contract.kit.heartbeats import beat, leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
+from tests.support.permanent_keys import is_permanent
 from tests.support.server_groups import QUICKLY, text_of
 from tests.support.servers import Server, require, rows
 from tests.support.waiting import wait_until, wait_until_sync

@@ -35,9 +35,10 @@ from headrace.core.records.answers import CancelAnswer, Renewal
 from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.stores.redis import scripts
-from headrace.stores.redis.keys import GROUP, is_permanent
+from headrace.stores.redis.keys import GROUP
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
+from tests.support.permanent_keys import is_permanent
 from tests.support.servers import Server, require, rows
 from tests.support.waiting import wait_until
 

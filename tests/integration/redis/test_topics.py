@@ -21,10 +21,10 @@ from headrace.core.topics.topic import BEGINNING, DRAWN_AHEAD, NEW, GroupRecord,
 from headrace.stores.redis import scripts
 from headrace.stores.redis.entries import EntryToken
 from headrace.stores.redis.intake import drawing
-from headrace.stores.redis.keys import is_permanent
 from headrace.testing.contract.kit.heartbeats import leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, Bench, opened
+from tests.support.permanent_keys import is_permanent
 from tests.support.servers import Server, require, rows
 from tests.support.waiting import wait_until
 

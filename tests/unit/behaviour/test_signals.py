@@ -197,3 +197,12 @@ async def test_without_listeners_signals_are_not_even_made(app: App, monkeypatch
     await see.enqueue()
     await drain(app)
     assert not {"JobEnqueued", "JobStarted", "JobSucceeded"} & set(made)
+
+
+async def test_an_async_listener_may_close_the_app(app: App) -> None:
+    @app.on(signals.WorkerStopped)
+    async def close(_: signals.WorkerStopped) -> None:
+        await app.close()
+
+    async with asyncio.timeout(10), app:
+        await drain(app)

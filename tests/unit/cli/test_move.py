@@ -58,15 +58,15 @@ def test_urls_that_cannot_work_are_refused_before_anything_is_sealed(
 def test_what_is_waited_for_is_said_again_when_it_changes_or_after_half_a_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    said = []
+    output = []
     store = open_store("memory://", namespace="headrace")
     screen = MoveScreen(Side(store, "here"), Side(store, "there"))
     for now, running in ((100, 2), (103, 2), (106, 1), (109, 1), (136, 1)):
         monkeypatch.setattr("headrace.cli.commands.move.time.monotonic", lambda now=now: float(now))
         screen.waits(Remaining(running))
-        said.append(capsys.readouterr().err)
+        output.append(capsys.readouterr().err)
     two, one = "waiting for 2 running\n", "waiting for 1 running\n"
-    assert said == [two, "", one, "", one]
+    assert output == [two, "", one, "", one]
 
 
 @pytest.mark.parametrize(

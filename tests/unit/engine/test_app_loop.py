@@ -190,6 +190,18 @@ async def test_using_it_while_it_closes_is_refused(watched: Watched) -> None:
     await watched.app_loop.call(watched.ask)
 
 
+async def test_every_caller_that_closes_it_waits_until_it_is_closed(watched: Watched) -> None:
+    await watched.app_loop.call(watched.ask)
+    watched.gate.clear()
+    closing = [asyncio.create_task(watched.app_loop.close()) for _ in range(2)]
+    done, _ = await asyncio.wait(closing, timeout=0.1, return_when=asyncio.FIRST_COMPLETED)
+    assert not done
+    watched.gate.set()
+    await asyncio.gather(*closing)
+    await watched.app_loop.call(watched.ask)
+    assert watched.events == ["open", "close", "open"]
+
+
 async def test_closing_while_it_opens_waits_for_that(watched: Watched) -> None:
     using = asyncio.create_task(watched.app_loop.call(watched.ask))
     await asyncio.sleep(0)

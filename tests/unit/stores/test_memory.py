@@ -191,7 +191,7 @@ async def test_what_was_cancelled_while_it_waited_is_let_go(delay_us: int) -> No
     assert held < 3_000_000
 
 
-async def test_marks_that_nobody_asks_for_are_let_go_by_pruning() -> None:
+async def test_end_records_that_no_caller_asks_for_are_deleted_by_pruning() -> None:
     backend = open_store("memory://")
     for number in range(100):
         await backend.append(batch(Message(str(number), "greet", b""), number=number + 1))

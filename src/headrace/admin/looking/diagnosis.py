@@ -77,7 +77,7 @@ def workloads(queues: Iterable[QueueInfo], topics: Iterable[TopicInfo]) -> list[
 
 
 def queue_workload(stream: Stream, counts: Counts) -> Workload:
-    """From a record, which counts the jobs that are due and not queued yet."""
+    """The workload of a queue, from its counts. Jobs that are due and not queued yet are part of it."""
     return Workload(stream, counts.queued + counts.due, counts.dead, counts.paused, moment(counts.oldest_us))
 
 
@@ -145,7 +145,7 @@ def _paused(loads: Sequence[Workload]) -> Iterator[Problem]:
 
 
 def _late(loads: Sequence[Workload], workers: Sequence[WorkerInfo], now: datetime) -> Iterator[Problem]:
-    """Only where a worker should do the work: `_paused` and `_unserved` find the others."""
+    """Work that waits for too long although a worker serves it. `_paused` and `_unserved` find other work."""
     served = _served(workers)
     for load in loads:
         is_group = load.stream.kind == "group"

@@ -74,7 +74,8 @@ class Steering:
         return any([await self._retried(record) for record in await self._find(where, id)])
 
     async def _retried(self, record: Record) -> bool:
-        """After a lost answer: a record that was dead or not due, and is not any more, was retried."""
+        """Whether this job was made to run now. When an answer was lost, a job that was dead or not due, and
+        is not any more, counts as retried."""
         steps, stream, id = RepeatableSteps(), record.stream, record.id
         if record.status is JobStatus.DEAD:
             [answer] = await steps.take(lambda: self._store.replay(stream, [id]))

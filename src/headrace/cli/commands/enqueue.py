@@ -121,9 +121,9 @@ class JobEnd(TypedDict, total=False):
 
 def _check_many(arguments: bool, wait: bool, given: CallOverrides) -> None:
     """What makes sense for one job only."""
-    said = {"JSON": arguments, "--wait": wait}
-    said |= {"--job-id": "job_id" in given, "--unique-key": "unique_key" in given}
-    if wrong := [name for name, is_said in said.items() if is_said]:
+    single = {"JSON": arguments, "--wait": wait}
+    single |= {"--job-id": "job_id" in given, "--unique-key": "unique_key" in given}
+    if wrong := [name for name, is_given in single.items() if is_given]:
         raise click.UsageError(f"{' and '.join(wrong)} cannot be given with --from.")
 
 

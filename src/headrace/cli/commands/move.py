@@ -125,8 +125,8 @@ class MoveScreen:
     def __init__(self, source: Side, target: Side) -> None:
         self._source = source
         self._target = target
-        self._said = ""
-        self._said_at = -REPEAT_EVERY
+        self._written = ""
+        self._written_at = -REPEAT_EVERY
         self._bar: ProgressBar | None = None
 
     def __enter__(self) -> MoveScreen:
@@ -141,8 +141,8 @@ class MoveScreen:
 
     def waits(self, remaining: Remaining) -> None:
         text = f"waiting for {remaining}"
-        if time.monotonic() - self._said_at >= (REPEAT_EVERY if text == self._said else SAY_EVERY):
-            self._said, self._said_at = text, time.monotonic()
+        if time.monotonic() - self._written_at >= (REPEAT_EVERY if text == self._written else SAY_EVERY):
+            self._written, self._written_at = text, time.monotonic()
             echo(text, err=True)
 
     def copies(self, streams: list[SetAside]) -> None:

@@ -21,7 +21,7 @@ class ProgressBar:
         self._what = what
         self._total = total
         self._count = 0
-        self._said_at = time.monotonic()
+        self._written_at = time.monotonic()
         self._bar = _bar() if is_terminal("stderr") else None
         self._task = self._bar.add_task(what, total=total) if self._bar else None
 
@@ -48,8 +48,8 @@ class ProgressBar:
         self._count = count
         if self._bar is not None and self._task is not None:
             self._bar.update(self._task, completed=count)
-        elif time.monotonic() - self._said_at >= LINE_EVERY:
-            self._said_at = time.monotonic()
+        elif time.monotonic() - self._written_at >= LINE_EVERY:
+            self._written_at = time.monotonic()
             echo(f"{self._what}: {count:,} of {self._total:,}", err=True)
 
 

@@ -124,8 +124,8 @@ def _chosen(context: click.Context) -> App | None:
     """The app or URL that the command line names so far, else the environment, else the default file."""
     params = context.params
     # click leaves the words in `args` when the value of an option is what is being typed.
-    said = params.get("target"), *(params.get("words") or ()), *context.args
-    words = (*said, params.get("app"), params.get("url"))
+    written = params.get("target"), *(params.get("words") or ()), *context.args
+    words = (*written, params.get("app"), params.get("url"))
     place = next((word for word in words if word and is_place(word)), None)
     if place is not None and "://" not in place:
         return locate(place)

@@ -72,10 +72,10 @@ def on_store_with(expected: str) -> Callable[[Command], Command]:
         @_options
         @wraps(command)
         def run(words: tuple[str, ...], given: StoreOptions, **options: object) -> None:
-            said = _on_command_line("app") or _on_command_line("url")
+            is_named = _on_command_line("app") or _on_command_line("url")
             # Where nothing else names the store, a word that looks like one names it.
             remain = least if _is_known(given) else 0
-            target, names = (None, words) if said else split(words, least=remain)
+            target, names = (None, words) if is_named else split(words, least=remain)
             if len(names) < least:
                 raise click.UsageError(f"Missing argument '{expected}'.")
             if most is not None and len(names) > most:
@@ -100,11 +100,11 @@ def split(words: tuple[str, ...], *, least: int) -> tuple[str | None, tuple[str,
 
 def chosen(target: str | None, given: StoreOptions) -> App:
     """The app: the command line has precedence over the environment."""
-    said = [target] if target else []
-    said += [value for name in ("app", "url") if (value := getattr(given, name)) and _on_command_line(name)]
-    if len(said) > 1:
-        raise ConfigurationError(f"the store is named more than once: {' or '.join(said)}")
-    place = said[0] if said else given.app or given.url
+    named = [target] if target else []
+    named += [value for name in ("app", "url") if (value := getattr(given, name)) and _on_command_line(name)]
+    if len(named) > 1:
+        raise ConfigurationError(f"the store is named more than once: {' or '.join(named)}")
+    place = named[0] if named else given.app or given.url
     if place is None:
         return _default(given.namespace)
     if place == given.url and "://" not in place:

@@ -23,7 +23,7 @@ _COLOURS = {logging.WARNING: "33", logging.ERROR: "31", logging.CRITICAL: "31;1"
 
 class TextFormatter(logging.Formatter):
     """The time, a short level, the text, and for which job it was written; colours only on a terminal. A
-    handler may log what somebody else has sent, so characters that control a terminal become codes."""
+    handler may log text of other people, so characters that control a terminal become codes."""
 
     def __init__(self, *, coloured: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")

@@ -57,7 +57,7 @@ class ProcessMonitor:
         logger.info("stopping at once: %s running", self._worker.running)
 
     async def _run(self) -> None:
-        said_at, said = time.monotonic(), 0
+        reported_at, reported = time.monotonic(), 0
         while True:
             await asyncio.sleep(LOOK)
             if self._supervisor is not None and os.getppid() != int(self._supervisor):
@@ -65,10 +65,10 @@ class ProcessMonitor:
                 self._supervisor = None
                 os.kill(os.getpid(), signal.SIGTERM)
             self._remind()
-            elapsed = time.monotonic() - said_at
+            elapsed = time.monotonic() - reported_at
             if elapsed >= EVERY and self._counts:
-                self._say(self._worker.processed - said, elapsed)
-                said_at, said = time.monotonic(), self._worker.processed
+                self._say(self._worker.processed - reported, elapsed)
+                reported_at, reported = time.monotonic(), self._worker.processed
 
     def _remind(self) -> None:
         """While the worker stops: say for what it waits."""

@@ -30,7 +30,7 @@ class HistoryEntry(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> tuple[int, str]:
-        """Its place in a listing: the greater is listed first."""
+        """The place of the entry in a listing. The entry with the greatest key comes first."""
         return self.ended_us, self.id
 
     def is_past(self, now_us: int) -> bool:

@@ -31,6 +31,6 @@ class ClockSteps:
         self._late.difference_update(streams)
 
     def tell(self) -> int:
-        """How far the clock was set, which is told once."""
+        """How far the clock was set. The answer to the next call is 0."""
         untold_us, self._untold_us = self._untold_us, 0
         return untold_us

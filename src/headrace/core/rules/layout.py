@@ -102,20 +102,20 @@ class Layout(msgspec.Struct, frozen=True, array_like=True):
         return Generation(self.current.number + 1, self.proposed)
 
     def with_proposal(self, parts: int) -> Layout:
-        """With a proposal of `parts` parts, unless a change is under way or there are that many already."""
+        """The layout with a proposal of `parts` parts, unless a change is under way or there are as many."""
         if self.proposed or parts == self.current.parts:
             return self
         return msgspec.structs.replace(self, proposed=parts)
 
     def with_adoption(self, now_us: int) -> Layout:
-        """With the proposed generation as the current one."""
+        """The layout with the proposed generation as the current one."""
         if not self.proposed:
             return self
         before = Generation(self.current.number, self.current.parts, now_us)
         return Layout((*self.generations[:-1], before, self.next), sealed=True)
 
     def without(self, number: int) -> Layout:
-        """Without a sealed generation. The current one and the stream itself stay."""
+        """The layout without a sealed generation. The current one and the stream itself stay."""
         kept = [
             each for each in self.generations if each.number != number or not each.sealed_us or not number
         ]

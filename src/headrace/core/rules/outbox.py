@@ -35,7 +35,8 @@ class OpenBatch(msgspec.Struct, frozen=True, array_like=True):
         return self.count > 0 and self.relay != relay and now_us < self.until_us <= now_us + hold_us
 
     def taken(self, relay: str, until_us: int, sizes: Iterable[int], limit: int) -> OpenBatch:
-        """With the batch under way, or with the next one: the entries of these sizes, up to the bounds."""
+        """The outbox after a relay has taken the batch under way, or else the next one: the entries of these
+        sizes, up to the bounds."""
         if self.count:
             return msgspec.structs.replace(self, relay=relay, until_us=until_us)
         return OpenBatch(self.epoch, self.number + 1, count_within(sizes, limit), relay, until_us)

@@ -311,14 +311,14 @@ class AppLoop:
         try:
             if here:
                 await opened.close()
-                closed = True
+                closed = opened.closed
             else:
                 closed = await _closed_elsewhere(opened)
         finally:
             with self._lock:
                 if (closed or opened.closed) and self._open.get(opened.loop) is opened:
                     del self._open[opened.loop]
-                elif opened.closing or not here:
+                elif not here or (opened.closing and not opened.close_under_way):
                     self._give_up(opened)
 
     async def _end(self, thread: LoopThread) -> None:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
 from headrace.core.errors import AppClosed
+from headrace.engine.emitter import is_listener
 from headrace.engine.producing.producer import Producer
 from headrace.engine.service import carried_through
 from headrace.engine.streams import StreamRouter
@@ -31,8 +32,13 @@ class OpenStore:
         self._closers = closers
         self.closing: bool = False  # or closed
         self.closed: bool = False
+        self._close_ended = asyncio.Event()
         self._opening: asyncio.Task[None] | None = None
         self._openers = 0  # callers that wait for the opening
+
+    @property
+    def close_under_way(self) -> bool:
+        return self.closing and not self._close_ended.is_set()
 
     async def opened(self) -> None:
         """Open the store, or wait until it is open. The opening goes on when one of several callers is
@@ -60,12 +66,15 @@ class OpenStore:
         """Stop the workers and tails on this loop, finish what is under way, and close the store.
 
         A cancellation while something is under way ends the wait for it. The store is closed all the same.
+        A second caller waits for the first one, unless it is a listener: the first one waits for listeners.
         """
         if self._opening is not None:
             await asyncio.gather(self._opening, return_exceptions=True)
         for stop in list(self.users):
             await stop()
         if self.closing:
+            if not is_listener():
+                await self._close_ended.wait()
             return
         self.closing, self.ready = True, False
         try:
@@ -76,8 +85,11 @@ class OpenStore:
             await carried_through(self._close_store())
 
     async def _close_store(self) -> None:
-        await self.backend.close()
-        self.closed = True
+        try:
+            await self.backend.close()
+            self.closed = True
+        finally:
+            self._close_ended.set()
 
     async def _open(self) -> None:
         left, self._left = self._left, ()

@@ -40,6 +40,7 @@ class Producer:
         self._id = new_identity()
         self._lanes: dict[tuple[Stream, int | None], ProducerLane] = {}
         self._watchdog: asyncio.TimerHandle | None = None
+        self._paged: set[asyncio.Future[list[Answer]]] = set()  # requests whose pages are being added
         self._forgotten = 0  # how often idle lanes were forgotten
 
     def append(
@@ -65,20 +66,32 @@ class Producer:
     ) -> list[Answer]:
         """Store `total` messages that `pages` makes page by page. While the store writes one batch, the pages
         of the next are made. Other tasks of the loop run between two pages."""
+        if not total:
+            return []
         lane = self._lanes.get((stream, limit)) or self._new_lane(stream, limit)
         request = _new_request([], total, time.monotonic())
         if self._watchdog is None:
             self._watch(lane.until(request.since))
+        self._paged.add(request.future)
+        try:
+            await self._add_pages(pages, request, lane)
+            return await request.future
+        finally:
+            self._paged.discard(request.future)
+            request.future.cancel()  # the caller was cancelled: `close` waits no longer for its messages
+
+    async def _add_pages(
+        self, pages: Iterable[list[Message]], request: AppendRequest, lane: ProducerLane
+    ) -> None:
         written: list[Message] = []
         for page in pages:
             if request.future.done():  # a part failed: the rest is not sent
-                break
+                return
             written += page
-            if len(written) >= BATCH_MESSAGES or len(request.messages) + len(written) == total:
+            if len(written) >= BATCH_MESSAGES or len(request.messages) + len(written) == request.total:
                 self._add(written, request, lane)
                 written = []
             await asyncio.sleep(0)
-        return await request.future if total else []
 
     async def close(self) -> None:
         """Wait until everything in flight is answered."""
@@ -86,11 +99,17 @@ class Producer:
             if lane.direct:
                 lane.direct_ended = lane.direct_ended or asyncio.get_running_loop().create_future()
                 await asyncio.shield(lane.direct_ended)
-        while tasks := [task for lane in self._lanes.values() for task in lane.tasks]:
-            await asyncio.gather(*tasks, return_exceptions=True)
+        while (tasks := self._tasks()) or self._paged:
+            if tasks:
+                await asyncio.gather(*tasks, return_exceptions=True)
+            else:
+                await asyncio.wait(self._paged)
         if self._watchdog is not None:
             self._watchdog.cancel()
             self._watchdog = None
+
+    def _tasks(self) -> list[asyncio.Task[None]]:
+        return [task for lane in self._lanes.values() for task in lane.tasks]
 
     def _new_lane(self, stream: Stream, limit: int | None) -> ProducerLane:
         if len(self._lanes) >= LANES_MOST:

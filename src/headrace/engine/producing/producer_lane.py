@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from copy import copy
 from typing import Any
 
 import msgspec
@@ -52,7 +53,7 @@ class AppendRequest(msgspec.Struct):
         """Raise `error` in the caller. The rest of the messages is not sent."""
         self.taken = len(self.messages)
         if not self.future.done():
-            self.future.set_exception(error)
+            self.future.set_exception(_after_a_part(error) if self.answers else error)
 
 
 #: The requests of one batch, each with those of its messages that are in the batch.
@@ -128,6 +129,16 @@ class ProducerLane:
     def batch(self, sender: BatchSender, messages: list[Message]) -> Batch:
         sender.number += 1
         return Batch(self.stream, sender.name, sender.number, messages, self.limit)
+
+
+def _after_a_part(error: Exception) -> Exception:
+    """The error for a request of which a part is stored. Other requests of the batch have the error as it
+    is."""
+    if not isinstance(error, BackendUnavailable) or error.uncertain:
+        return error
+    partial = copy(error)
+    partial.uncertain, partial.__cause__ = True, error
+    return partial
 
 
 def next_batch(requests: deque[AppendRequest], *, single: bool) -> BatchParts:

@@ -39,7 +39,7 @@ class ClaimControl:
                 self.cancel(claim.whole, claim.id)
             elif claim in self._running:
                 # The handler still runs, so no settlement explains the answer: the lease is really lost. A
-                # handler that settles its delivery itself hears of that in the store's answer.
+                # handler that settles its delivery itself learns of that from the store's answer.
                 if not self._running[claim].settled:
                     self._lost(self._running[claim])
             else:

@@ -30,7 +30,7 @@ from headrace.core.topics.topic import (
 
 from .layouts import Routed, base_of
 from .topic_reader import TopicReader, places_of, reading_of_one, starts_in_parts
-from .whole_names import merged_tended, merged_topic
+from .whole_names import merged_kept, merged_topic
 
 T = TypeVar("T")
 
@@ -178,8 +178,8 @@ class TopicVerbs(Routed):
     async def keep_topics(self, groups: Sequence[Stream], *, limit: int) -> KeptTopics:
         plans = [(group, await self._layouts.plan(group)) for group in groups]
         streams = [part for group, plan in plans for part in (plan.parts if plan else (group,))]
-        tended = await self.store.keep_topics(streams, limit=limit)
-        return tended if len(streams) == len(groups) else merged_tended(tended, whole_stream)
+        kept = await self.store.keep_topics(streams, limit=limit)
+        return kept if len(streams) == len(groups) else merged_kept(kept, whole_stream)
 
     async def reset(self, group: Stream, start: Start) -> bool:
         parts = [part.topic for part in await self._layouts.parts(group)]

@@ -154,17 +154,17 @@ def merged_group(group: Stream, parts: Sequence[GroupRecord]) -> GroupRecord:
     )
 
 
-def merged_tended(tended: KeptTopics, logical: Callable[[Stream], Stream]) -> KeptTopics:
+def merged_kept(kept: KeptTopics, logical: Callable[[Stream], Stream]) -> KeptTopics:
     """The answer with the names of whole groups in place of those of their parts, each once."""
-    holding = tuple(dict.fromkeys(map(logical, tended.holding)))
+    holding = tuple(dict.fromkeys(map(logical, kept.holding)))
     return KeptTopics(
-        tended.trimmed,
-        tended.more,
+        kept.trimmed,
+        kept.more,
         holding,
         # One part may keep nothing for the group any more, while another part still does.
-        tuple(each for each in dict.fromkeys(map(logical, tended.passed)) if each not in holding),
-        tuple(dict.fromkeys(map(logical, tended.disputed))),
-        tuple(dict.fromkeys(map(logical, tended.stalled))),
+        tuple(each for each in dict.fromkeys(map(logical, kept.passed)) if each not in holding),
+        tuple(dict.fromkeys(map(logical, kept.disputed))),
+        tuple(dict.fromkeys(map(logical, kept.stalled))),
     )
 
 

@@ -103,7 +103,7 @@ class ScheduleRunner(Service):
             return None
         pause = LOOK if table.records else LOOK_IDLE
         firings: list[ScheduleSwap] = []
-        for schedule, record in self._standing(table):
+        for schedule, record in self._active(table):
             plan = self._plan(schedule, record, table.now_us)
             if isinstance(plan, Firing):
                 messages = [self._message(schedule, moment_us, table.now_us) for moment_us in plan.moments]
@@ -123,7 +123,7 @@ class ScheduleRunner(Service):
             await self._backend.swap_schedules(missing)
         return bool(missing)
 
-    def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
+    def _active(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
             schedule = self._declared.get((record.stream, record.name)) or self._read(record)
             if schedule is not None and not record.paused and self._precedence.holds(record):

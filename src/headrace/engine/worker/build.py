@@ -51,7 +51,7 @@ def build(plan: WorkerPlan) -> WorkerParts:
 def build_claims(plan: WorkerPlan) -> ClaimParts:
     served = ServedStreams(plan.options.queues)
     if plan.store.store.user_database() is not None:
-        # Events of transactions wait beside the log, also of topics to which nobody here subscribes.
+        # Events of transactions wait beside the log, also of topics without a subscription here.
         for topic in plan.topics:
             served.add_topic(Stream("topic", topic))
     leases = Leases(served, plan.options.lease)

@@ -294,6 +294,6 @@ class Worker:
 
 
 async def _learn_paused_tasks(parts: WorkerParts) -> None:
-    """Before the first claim. From then on the heartbeat tells."""
+    """Learn which tasks are paused, before the first claim. After that, each heartbeat brings the answer."""
     limits = await parts.store.limits(counted=False)
     parts.running.limits.pause(paused_tasks(record.figures for record in limits))

@@ -59,7 +59,8 @@ WRITE_BATCH: Final = "INSERT OR REPLACE INTO headrace_outbox_batches (namespace,
 
 
 class SqliteOutbox(OutboxDatabase):
-    """Its own statements run in a thread, one call at a time."""
+    """The outbox in a SQLite file of the user. Statements outside of a transaction of the user run in a
+    thread, one call at a time."""
 
     dialect: Dialect = "sqlite"
     look_every = 0.2

@@ -1,5 +1,5 @@
 """Examines the server: its version, its settings, the rights of this role, the size of the tables, an outbox
-that nobody relays, and transactions that stay open."""
+that no worker relays, and transactions that stay open."""
 
 from __future__ import annotations
 

@@ -106,7 +106,6 @@ A topic has these keys (its lanes stay empty) and the ones below. Keys of a grou
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Iterable
 from typing import Final, Literal, TypeAlias
 
@@ -138,13 +137,6 @@ _LINES = frozenset(LINE_LETTERS)
 GROUP = "headrace"
 
 _KINDS: dict[str, StreamKind] = {"queue": "queue", "topic": "topic", "group": "group"}
-
-_PERMANENT = re.compile(
-    r"\{[^}]*\}:(g:[^/]+/)?(s:(suspect|returned|high|normal|low)(/child)?(/open)?|s:held|meta|sched|p:"
-    r"|history(/heads|/contents)?)"
-    r"|\{[^}]*\}:(limits/)?(figures|overrides|revision)"
-    r"|\{[^}]*\}:(log|groups|format|seal|sealed|tags)|[^{}]+:(streams|workers)"
-)
 
 
 class QueueKeys:
@@ -272,8 +264,3 @@ def stream_of(label: str) -> Stream:
 def has_lines(lanes: str) -> bool:
     """Whether a queue with these lanes in use has lines."""
     return not lanes.isdigit() and not _LINES.isdisjoint(lanes)
-
-
-def is_permanent(key: str) -> bool:
-    """Whether a key may stay, without a time to live, when all messages have ended."""
-    return _PERMANENT.fullmatch(key) is not None

@@ -75,7 +75,7 @@ async def test_whoever_waits_for_it_is_woken(app: App) -> None:
         await waiting
 
 
-async def test_the_mark_of_a_cancelled_job_is_kept_for_the_apps_result_ttl(clock: MovableClock) -> None:
+async def test_the_end_record_of_a_cancelled_job_is_kept_for_the_apps_result_ttl(clock: MovableClock) -> None:
     async with App("memory://", clock=clock, result_ttl=60) as app:
 
         @app.task(name="see")

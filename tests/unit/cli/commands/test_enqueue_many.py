@@ -50,9 +50,9 @@ def test_lines_may_come_from_standard_input(app: App, headrace: Shell) -> None:
 
 def test_nothing_is_sent_when_one_line_does_not_fit(app: App, headrace: Shell) -> None:
     path = write('[1]\n[2]\n["x"]\n')
-    said = headrace.refused("enqueue", "shop:app", "shop.add", "--from", path)
-    assert "line 3: the arguments do not fit shop.add" in said
-    assert "nothing was sent" in said
+    printed = headrace.refused("enqueue", "shop:app", "shop.add", "--from", path)
+    assert "line 3: the arguments do not fit shop.add" in printed
+    assert "nothing was sent" in printed
     assert not app.sync.admin.queues()
 
 
@@ -81,8 +81,8 @@ def test_a_full_queue_says_how_many_were_stored(
     full = App(url, queue_limit=3)
     full.task(name="shop.add")(make_shop(url).tasks["shop.add"].__wrapped__)
     monkeypatch.setattr("headrace.cli.commands.enqueue.located", lambda target: full)
-    said = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
-    assert "stored before that: 3 jobs" in said
+    printed = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
+    assert "stored before that: 3 jobs" in printed
     assert len(jobs(app)) == 3
 
 
@@ -100,9 +100,9 @@ def test_whoever_is_cut_short_says_how_many_were_stored(
 
     monkeypatch.setattr(enqueue_module, "STEP", 2)
     monkeypatch.setattr(enqueue_module, "_sent", send)
-    said = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
+    printed = headrace.failed("enqueue", "shop:app", "shop.add", "--from", write("[1]\n[2]\n[3]\n[4]\n"))
     told = "stored before that: 2 jobs" if isinstance(wrong, Exception) else "at least 2 are stored"
-    assert told in said
+    assert told in printed
     assert len(jobs(app)) == 2
 
 

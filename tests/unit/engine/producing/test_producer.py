@@ -317,6 +317,21 @@ async def test_when_a_chunk_fails_the_rest_of_its_request_is_not_sent(harness: P
     assert await harness.stored() == 1
 
 
+async def test_the_error_of_a_request_of_which_a_part_is_stored_is_uncertain(
+    harness: ProducerHarness,
+) -> None:
+    async def full_after_one(batch: Batch) -> list[Answer]:
+        if harness.batches:
+            raise BackendUnavailable("the disk is full")
+        return await harness.watched(batch)
+
+    harness.store.intercept("append", full_after_one)
+    sent = messages(BATCH_MESSAGES + 1), messages(2)
+    errors = await asyncio.gather(*(harness.append(*each) for each in sent), return_exceptions=True)
+    assert [isinstance(each, BackendUnavailable) and each.uncertain for each in errors] == [True, False]
+    assert await harness.stored() == BATCH_MESSAGES
+
+
 async def test_an_error_that_nobody_expected_reaches_the_caller_too(harness: ProducerHarness) -> None:
     harness.errors = [ZeroDivisionError("a bug")]
     with pytest.raises(ZeroDivisionError):
@@ -461,6 +476,31 @@ async def test_no_page_is_written_after_one_has_failed(harness: ProducerHarness)
     assert written < 10
     assert await harness.stored() == 0
     await harness.append(message())
+
+
+async def test_closing_waits_for_the_pages_that_are_not_written_yet(harness: ProducerHarness) -> None:
+    sent = messages(3 * BATCH_MESSAGES)
+    pages = (sent[start : start + 100] for start in range(0, len(sent), 100))
+    appending = asyncio.create_task(harness.producer.append_pages(MAILS, pages, len(sent), None))
+    await wait_until(lambda: harness.batches)
+    await harness.producer.close()
+    assert await harness.stored() == len(sent)
+    await appending
+
+
+async def test_closing_does_not_wait_for_pages_of_a_caller_that_is_cancelled(
+    harness: ProducerHarness,
+) -> None:
+    harness.gate.clear()
+    pages = (messages(BATCH_MESSAGES) for _ in range(1000))
+    appending = asyncio.create_task(harness.producer.append_pages(MAILS, pages, 1000 * BATCH_MESSAGES, None))
+    await wait_until(lambda: harness.batches)
+    closing = asyncio.create_task(harness.producer.close())
+    appending.cancel()
+    harness.gate.set()
+    async with asyncio.timeout(10):
+        await closing
+    assert await harness.stored() < 1000 * BATCH_MESSAGES
 
 
 async def test_no_pages_have_no_answers(harness: ProducerHarness) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.messages.message import Stream, group_stream
 from headrace.core.records.record import Counts
 from headrace.core.topics.topic import GroupRecord, KeptTopics, TopicRecord, TopicRules
-from headrace.engine.streams.whole_names import merged_tended, merged_topic
+from headrace.engine.streams.whole_names import merged_kept, merged_topic
 
 TOPIC = Stream("topic", "orders")
 
@@ -70,7 +70,7 @@ def test_groups_that_hold_something_are_named_once() -> None:
         holding=(group_stream("orders", "mail"), group_stream("orders#1.0", "mail")),
         passed=(group_stream("orders#1.0", "mail"), group_stream("orders#1.0", "old")),
     )
-    assert merged_tended(tended, _logical) == KeptTopics(
+    assert merged_kept(tended, _logical) == KeptTopics(
         3, True, (group_stream("orders", "mail"),), (group_stream("orders", "old"),)
     )
 

@@ -105,7 +105,7 @@ def test_keys_that_have_run_out_are_found_by_their_time(file: SqliteFile) -> Non
     )
 
 
-def test_the_marks_of_events_that_come_round_again_are_found_by_their_ids(file: SqliteFile) -> None:
+def test_the_end_records_of_events_that_come_round_again_are_found_by_their_ids(file: SqliteFile) -> None:
     plan = plan_of(file, topic_statements.FORGET_END_RECORDS)
     assert any("headrace_messages_id (stream=? AND id=?)" in line for line in plan)
 

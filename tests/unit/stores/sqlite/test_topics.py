@@ -140,7 +140,7 @@ def test_a_claim_passes_over_thousands_of_events_that_the_group_has(shop: Shop) 
     assert shop.numbers("SELECT running FROM headrace_streams WHERE kind = 'group'") == 3001
 
 
-def test_an_event_that_comes_round_again_takes_the_place_of_its_mark(shop: Shop) -> None:
+def test_an_event_that_comes_round_again_takes_the_place_of_its_end_record(shop: Shop) -> None:
     shop.join()
     shop.publish(event("e1"), event("e2"))
     shop.settle(Done(Kept(b"7", 3600 * SECOND)), *shop.claim())

@@ -36,7 +36,7 @@ QUIET: Final = 20.0
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 5.0
 
-#: Seconds after which callers are told that they may have missed control messages, while none can arrive.
+#: Seconds between two notices that control messages may have been missed, while none can arrive.
 MISSED_EVERY: Final = 5.0
 
 

@@ -92,7 +92,7 @@ async def move_staged(transaction: PostgresTransaction, batch: Batch) -> None:
 
 
 async def publish(transaction: PostgresTransaction, batch: Batch) -> list[Answer]:
-    """Both steps in one transaction: for a schedule that fires, and for a batch with a limit."""
+    """Publish in one transaction: for a schedule that fires, and for a batch with a limit."""
     answers = await stage(transaction, batch)
     if answers:
         await move_staged(transaction, batch)

@@ -67,9 +67,9 @@ CLUSTERED, WATCHED = ("cluster|slots", "asking"), ("role",)
 _NEWER = ("waitaof",)
 
 
-def rules_for(namespace: str, role: Role = "everything", *, unknown: tuple[str, ...] = _NEWER) -> str:
+def rules_for(namespace: str, role: Role = "everything") -> str:
     """The smallest set of rules for a role, for `ACL SETUSER`."""
-    commands = " ".join(f"+{name}" for name in (*ROLES[role], *OPTIONAL) if name not in unknown)
+    commands = " ".join(f"+{name}" for name in (*ROLES[role], *OPTIONAL) if name not in _NEWER)
     return f"resetkeys ~{namespace}:* ~{{{namespace}:* resetchannels &{namespace}:* {commands}"
 
 

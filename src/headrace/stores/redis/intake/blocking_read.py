@@ -13,8 +13,9 @@ UNBLOCK_AGAIN = 0.005
 
 
 class BlockingRead:
-    """At most one read at a time. The task of the caller awaits it, which saves one turn of the event loop
-    after the answer. When the caller is cancelled, the answer still comes: `left` returns it."""
+    """Waits at the server with a plain read, at most one at a time. The task of the caller awaits it, which
+    saves one turn of the event loop after the answer. When the caller is cancelled, the answer still comes:
+    `left` returns it."""
 
     def __init__(self, store: RedisServer) -> None:
         self._store = store

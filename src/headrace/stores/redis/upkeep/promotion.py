@@ -97,7 +97,8 @@ async def _quiet(store: RedisServer, queue: StreamScripts) -> _Answer | None:
 
 
 async def _nothing_due(store: RedisServer, queue: StreamScripts) -> _Answer | None:
-    """Of hundreds of workers, most ask when another one has promoted already. These run no script."""
+    """The answer when nothing is due, without a script. In a large fleet, most workers ask when another one
+    has promoted already."""
     keys = queue.keys
     scores = (0, 0, "WITHSCORES")
     *agendas, lanes, mended, promotions, time = await store.commands(

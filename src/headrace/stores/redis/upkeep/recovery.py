@@ -220,8 +220,9 @@ class Recoverer:
     # --- outages and clocks ------------------------------------------------------------------------------
 
     def _is_after_outage(self, stream: Stream) -> bool:
-        """Also True when only this stream had no look for half a lease: its node could not be reached, or it
-        waited behind a stream of such a node. And when another worker found that the clock was set."""
+        """Whether leases of this stream begin anew: after an outage, or after the clock was set. An outage
+        may concern this stream alone: its node could not be reached for half a lease, or the stream waited
+        behind a stream of such a node."""
         if self._after_outage or self._clock_steps.concern([stream]):
             return True
         since_us = self._away.get(stream, inf)

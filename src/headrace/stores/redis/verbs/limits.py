@@ -1,4 +1,4 @@
-"""Stores the figures of limits, and tells what they count.
+"""Stores the figures of limits, and reads how many jobs they count.
 
 On a cluster, each queue counts for itself (`StreamScripts.limits`). There the figures are stored once for all
 queues, and once more beside each queue.
@@ -177,7 +177,7 @@ class RedisLimits(Limiting):
 
 
 def _by_name(row: Sequence[Any]) -> dict[str, str]:
-    """Nothing when another program has written something else."""
+    """The fields of a hash by name. Empty when another program has written something else there."""
     if is_damaged(row):
         return {}
     return {text_of(name): text_of(value) for name, value in zip(row[::2], row[1::2], strict=True)}

@@ -144,7 +144,7 @@ async def test_counts_stay_right_when_many_are_cancelled(stand: Stand) -> None:
 # --- records ----------------------------------------------------------------------------------------------
 
 
-async def test_every_message_and_every_mark_has_a_record(stand: Stand) -> None:
+async def test_every_message_and_every_end_record_has_a_record(stand: Stand) -> None:
     expected = await _one_of_each(stand)
     assert {record.id: record.status for record in await _all_records(stand)} == expected
 
@@ -257,7 +257,7 @@ async def test_the_last_page_has_no_cursor(stand: Stand) -> None:
     assert len(records) == 1
 
 
-async def test_a_mark_that_has_passed_has_no_record(stand: Stand) -> None:
+async def test_an_end_record_that_has_passed_has_no_record(stand: Stand) -> None:
     await stand.settle_done(await stand.running(), value=b"42", ttl=60)
     await stand.advance(61)
     assert await _all_records(stand) == []

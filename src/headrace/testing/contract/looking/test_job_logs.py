@@ -141,7 +141,7 @@ async def test_a_second_success_adds_to_the_log_of_the_failure_before(stand: Sta
     assert (record.state.log, record.state.failures, record.result) == (FIRST.then(SECOND), 1, b"42")
 
 
-async def test_marks_without_a_log_keep_the_state_that_was_there(stand: Stand) -> None:
+async def test_end_records_without_a_log_keep_the_state_that_was_there(stand: Stand) -> None:
     for outcome in (kept(b"42"), Cancelled(HOUR_US)):
         claim = await stand.running()
         await stand.settle(claim, Retry(FAILED, 0))
@@ -149,7 +149,7 @@ async def test_marks_without_a_log_keep_the_state_that_was_there(stand: Stand) -
         assert (await stand.look(claim.id)).state == FAILED
 
 
-async def test_without_a_mark_nothing_of_it_is_left(stand: Stand) -> None:
+async def test_without_an_end_record_nothing_of_it_is_left(stand: Stand) -> None:
     claim = await running_and_writing(stand)
     await stand.settle(claim, Done(None, LOGGED))
     assert await stand.backend.get(stand.stream, claim.id) is None
@@ -158,7 +158,7 @@ async def test_without_a_mark_nothing_of_it_is_left(stand: Stand) -> None:
     assert (record.state, record.log) == (FRESH, NO_LOG)
 
 
-async def test_the_mark_takes_it_along(stand: Stand) -> None:
+async def test_the_end_record_takes_it_along(stand: Stand) -> None:
     claim = await stand.running()
     await stand.settle(claim, Done(Kept(b"42", microseconds(60)), LOGGED))
     await stand.advance(61)

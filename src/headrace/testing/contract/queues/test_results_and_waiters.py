@@ -243,7 +243,7 @@ async def test_a_waiter_is_let_go_when_its_backend_is_closed(stand: Stand) -> No
 
 
 @pytest.mark.parametrize("outcome", [kept(b"42"), Cancelled(HOUR_US), Expired(HOUR_US)], ids=type)
-async def test_a_mark_keeps_what_the_message_went_through(stand: Stand, outcome: Outcome) -> None:
+async def test_an_end_record_keeps_what_the_message_went_through(stand: Stand, outcome: Outcome) -> None:
     first = await stand.running()
     await stand.retry(first)
     await stand.advance(11)

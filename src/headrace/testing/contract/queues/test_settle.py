@@ -206,7 +206,7 @@ async def test_a_dead_message_does_not_run_again(stand: Stand) -> None:
     ],
     ids=["cancelled", "expired"],
 )
-async def test_a_mark_stays_for_its_time(stand: Stand, outcome: Outcome, status: JobStatus) -> None:
+async def test_an_end_record_stays_for_its_time(stand: Stand, outcome: Outcome, status: JobStatus) -> None:
     claim = await stand.running()
     await stand.settle(claim, outcome)
     record = await stand.look(claim.id)
@@ -217,7 +217,7 @@ async def test_a_mark_stays_for_its_time(stand: Stand, outcome: Outcome, status:
 
 
 @pytest.mark.parametrize("outcome", [Cancelled(0), Expired(0)], ids=["cancelled", "expired"])
-async def test_a_mark_of_no_time_is_no_mark(stand: Stand, outcome: Outcome) -> None:
+async def test_an_end_record_of_no_time_is_no_end_record(stand: Stand, outcome: Outcome) -> None:
     claim = await stand.running()
     assert await stand.settle(claim, outcome) is Verdict.KEPT
     assert await stand.backend.get(stand.stream, claim.id) is None

@@ -49,7 +49,7 @@ async def test_a_returned_message_is_removed(stand: Stand) -> None:
     assert await stand.claim() == []
 
 
-async def test_a_mark_says_for_a_time_that_it_was_cancelled(stand: Stand) -> None:
+async def test_an_end_record_says_for_a_time_that_it_was_cancelled(stand: Stand) -> None:
     id = await stand.add()
     await stand.backend.cancel(stand.stream, id, ttl_us=microseconds(60))
     record = await stand.look(id)
@@ -58,7 +58,7 @@ async def test_a_mark_says_for_a_time_that_it_was_cancelled(stand: Stand) -> Non
     assert await stand.status(id) is JobStatus.UNKNOWN
 
 
-async def test_a_mark_of_no_time_is_no_mark(stand: Stand) -> None:
+async def test_an_end_record_of_no_time_is_no_end_record(stand: Stand) -> None:
     id = await stand.add()
     assert await stand.backend.cancel(stand.stream, id, ttl_us=0) is CancelAnswer.REMOVED
     assert await stand.status(id) is JobStatus.UNKNOWN
@@ -134,7 +134,9 @@ async def test_what_was_to_be_cancelled_does_not_run_again(stand: Stand, outcome
     assert await stand.claim() == []
 
 
-async def test_the_mark_of_a_cancelled_retry_stays_for_the_time_the_canceller_wanted(stand: Stand) -> None:
+async def test_the_end_record_of_a_cancelled_retry_stays_for_the_time_the_canceller_wanted(
+    stand: Stand,
+) -> None:
     claim = await stand.running()
     await stand.backend.cancel(stand.stream, claim.id, ttl_us=microseconds(60))
     await stand.settle(claim, retry())

@@ -251,7 +251,7 @@ async def test_a_key_that_was_released_has_no_holder(stand: Stand) -> None:
     assert await store.holders(QUEUE, [Wanted(key="key"), Wanted(claim.id)]) == [None, claim.id]
 
 
-async def test_a_mark_and_a_span_hold_until_their_time_has_passed(stand: Stand) -> None:
+async def test_an_end_record_and_a_span_hold_until_their_time_has_passed(stand: Stand) -> None:
     store = stand.backend.store
     span = UniqueKey("span", "elapsed", 100 * SECOND)
     claim = await stand.running(unique=span)

@@ -169,7 +169,7 @@ async def test_a_purge_releases_unique_keys(stand: Stand) -> None:
     await stand.add(unique=started)
 
 
-async def test_the_marks_of_a_purge_stay_for_their_time(stand: Stand) -> None:
+async def test_the_end_records_of_a_purge_stay_for_their_time(stand: Stand) -> None:
     id = await stand.add()
     await stand.backend.purge(stand.stream, ttl_us=microseconds(60), limit=10)
     await stand.advance(50)
@@ -178,7 +178,7 @@ async def test_the_marks_of_a_purge_stay_for_their_time(stand: Stand) -> None:
     assert await stand.status(id) is JobStatus.UNKNOWN
 
 
-async def test_a_purge_without_marks_leaves_nothing(stand: Stand) -> None:
+async def test_a_purge_without_end_records_leaves_nothing(stand: Stand) -> None:
     id = await stand.add()
     await stand.backend.purge(stand.stream, ttl_us=0, limit=10)
     assert await stand.status(id) is JobStatus.UNKNOWN
@@ -217,7 +217,7 @@ async def _purge(stand: Stand, *, limit: int = 100) -> int:
     return await stand.backend.purge(stand.stream, ttl_us=HOUR_US, limit=limit)
 
 
-async def test_purges_leave_marks_of_some_within_the_time_that_these_stay(stand: Stand) -> None:
+async def test_purges_leave_end_records_of_some_within_the_time_that_these_stay(stand: Stand) -> None:
     """On a queue in parts, each part leaves this number."""
     ids = [await stand.add() for _ in range(40 * stand.parts)]
     waited = ids[-1]

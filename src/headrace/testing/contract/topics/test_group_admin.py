@@ -100,7 +100,9 @@ async def test_a_claim_from_before_a_reset_still_holds(orders: Orders) -> None:
     assert await orders.stand.settle(claim, Done()) is Verdict.KEPT
 
 
-async def test_an_event_that_comes_round_again_after_it_left_a_mark_is_handed_out(orders: Orders) -> None:
+async def test_an_event_that_comes_round_again_after_it_left_an_end_record_is_handed_out(
+    orders: Orders,
+) -> None:
     group = await orders.join()
     await orders.publish("a")
     await orders.stand.settle_done(await orders.claim_one(group), value=b"1")
@@ -111,7 +113,7 @@ async def test_an_event_that_comes_round_again_after_it_left_a_mark_is_handed_ou
     assert (await orders.stand.look("a", source=group)).result == b"2"
 
 
-async def test_marks_of_events_that_came_round_again_are_listed_once_each(orders: Orders) -> None:
+async def test_end_records_of_events_that_came_round_again_are_listed_once_each(orders: Orders) -> None:
     group = await orders.join()
     await orders.publish("a", "b")
     for claim in await orders.claim(group):

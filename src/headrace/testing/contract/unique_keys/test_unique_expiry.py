@@ -54,7 +54,9 @@ async def test_a_waiter_for_an_expired_owner_is_woken_when_its_key_is_taken(stan
     assert record.status is JobStatus.EXPIRED
 
 
-async def test_the_mark_of_an_expired_owner_stays_as_long_as_the_next_message_says(stand: Stand) -> None:
+async def test_the_end_record_of_an_expired_owner_stays_as_long_as_the_next_message_says(
+    stand: Stand,
+) -> None:
     owner = await _expired(stand, FINISHED)
     following = msgspec.structs.replace(stand.message(unique=FINISHED), expired_ttl_us=microseconds(60))
     await stand.append(following)

@@ -13,7 +13,7 @@ from headrace.testing.contract.kit.stand import Stand, worker_info
 STEPS = 100
 
 
-async def test_marks_whose_time_has_passed_are_forgotten(stand: Stand) -> None:
+async def test_end_records_whose_time_has_passed_are_forgotten(stand: Stand) -> None:
     for _ in range(3):
         await stand.settle_done(await stand.running(), value=b"42", ttl=60)
     await stand.advance(61)
@@ -61,7 +61,7 @@ async def test_everything_that_has_passed_is_forgotten_once(stand: Stand) -> Non
     assert await stand.backend.prune(limit=100) == 0
 
 
-async def test_an_id_used_again_is_not_pruned_with_its_old_mark(stand: Stand) -> None:
+async def test_an_id_used_again_is_not_pruned_with_its_old_end_record(stand: Stand) -> None:
     await stand.settle_done(await stand.running("chosen"), value=b"old", ttl=60)
     await stand.advance(61)
     await stand.settle_done(await stand.running("chosen"), value=b"new", ttl=600)
