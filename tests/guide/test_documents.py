@@ -193,6 +193,12 @@ def test_no_page_with_python_is_left_out() -> None:
     assert {page for page in pages if blocks(page)} == {*PAGES, *ELSEWHERE}
 
 
+def test_the_page_about_testing_quotes_tests_that_run() -> None:
+    lines = (ROOT / "tests/guide/test_testing_your_own_code.py").read_text().splitlines()
+    quoted = "".join(blocks("docs/guides/testing.md")).splitlines()
+    assert {line.strip() for line in quoted} <= {line.strip() for line in lines}
+
+
 @pytest.fixture
 def readme(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
     """The snippets of the README. Those that begin with the name of a file lie there; these are the rest."""
