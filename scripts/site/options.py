@@ -24,7 +24,7 @@ _ITEM = re.compile(r"- ((?:`\w+`(?:, | and | or )?)+):\s*(.*)", re.DOTALL)
 #: Parameters that only make an error of an unknown option.
 _HIDDEN = ("self", "cls", "unknown")
 
-#: The default of an option that has none of its own, in signatures. What the meaning of the option says holds.
+#: In signatures, the default of an option that has none of its own: its meaning says what holds.
 _UNSET = "..."
 
 
