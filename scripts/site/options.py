@@ -24,6 +24,9 @@ _ITEM = re.compile(r"- ((?:`\w+`(?:, | and | or )?)+):\s*(.*)", re.DOTALL)
 #: Parameters that only make an error of an unknown option.
 _HIDDEN = ("self", "cls", "unknown")
 
+#: In signatures, the default of an option that has none of its own: its meaning says what holds.
+_UNSET = "..."
+
 
 class Options(griffe.Extension):
     """Reads lists of options as parameters with types."""
@@ -101,10 +104,11 @@ _Known = Mapping[str, tuple[str | None, str | None]]
 
 
 def _options(parameters: Mapping[str, Parameter]) -> _Known:
+    shown = {name: each for name, each in parameters.items() if name not in _HIDDEN}
+    defaults = {name: _default(each.default) for name, each in shown.items()}
     return {
-        name: (_annotation(each.annotation), _default(each.default))
-        for name, each in parameters.items()
-        if name not in _HIDDEN
+        name: (_annotation(each.annotation), defaults[name] if defaults[name] != _UNSET else None)
+        for name, each in shown.items()
     }
 
 
@@ -184,5 +188,4 @@ def _annotation(annotation: object) -> str | None:
 def _default(default: object) -> str | None:
     if default is Parameter.empty:
         return None
-    # An option without a default of its own: what its meaning says holds.
-    return "..." if default in (..., msgspec.UNSET) else repr(default)
+    return _UNSET if default in (..., msgspec.UNSET) else repr(default)

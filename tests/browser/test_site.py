@@ -49,6 +49,13 @@ def test_every_public_name_is_in_the_reference(site: Path) -> None:
     assert set(headrace.__all__) - anchors == {"CallNext", "__version__", "signals"}
 
 
+def test_the_reference_shows_no_default_of_an_option_that_has_none_of_its_own(site: Path) -> None:
+    text = (site / "reference" / "tasks.html").read_text()
+    shown = re.search(r"<b><code>unique_key</code></b>(.*?)–", text, re.DOTALL)
+    assert shown
+    assert "default" not in shown[1]
+
+
 @pytest.fixture
 def page(browser: Any) -> Iterator[Any]:
     context = browser.new_context()

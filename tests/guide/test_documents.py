@@ -17,23 +17,22 @@ from headrace.cli.demo import demo
 
 ROOT = Path(__file__).parents[2]
 
-#: What the pages take for granted.
+#: What the pages take for granted: an app and a type of event. What a page uses besides, it imports itself.
 AT_HAND = """
+    import headrace
     import msgspec
-    from collections.abc import AsyncIterator
-    from contextlib import asynccontextmanager
-    from datetime import UTC, datetime, timedelta
-    from headrace import App, Depends, Secret, current_job
 
     class OrderPlaced(msgspec.Struct):
         order_id: int
 
-    yesterday = datetime.now(UTC) - timedelta(days=1)
-    app = App("memory://")
+    app = headrace.App("memory://")
+    del headrace, msgspec
 """
 
 #: A pool of connections to some database, and a client of something else.
 RESOURCES = """
+    from collections.abc import AsyncIterator
+    from contextlib import asynccontextmanager
     from types import SimpleNamespace
 
     DSN = ""
@@ -57,7 +56,6 @@ RESOURCES = """
     async def done(*words: str) -> None: ...
 
     fake, client = Connection(), SimpleNamespace(login=done)
-    App = lambda lifespan, make=App: make("memory://", lifespan=lifespan)
 """
 
 SCHEDULES = """
@@ -193,6 +191,12 @@ async def test_a_page_runs_from_its_beginning_to_its_end(page: str, reader: Read
 def test_no_page_with_python_is_left_out() -> None:
     pages = {str(path.relative_to(ROOT)) for path in (ROOT / "docs").rglob("*.md")}
     assert {page for page in pages if blocks(page)} == {*PAGES, *ELSEWHERE}
+
+
+def test_the_page_about_testing_quotes_tests_that_run() -> None:
+    lines = (ROOT / "tests/guide/test_testing_your_own_code.py").read_text().splitlines()
+    quoted = "".join(blocks("docs/guides/testing.md")).splitlines()
+    assert {line.strip() for line in quoted} <= {line.strip() for line in lines}
 
 
 @pytest.fixture

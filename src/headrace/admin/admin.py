@@ -14,7 +14,6 @@ from headrace.admin.looking.info import (
     TopicInfo,
     Traffic,
     all_queues,
-    no_such_group,
     seal_info,
     topic_info,
     traffic_of,
@@ -34,6 +33,7 @@ from headrace.admin.steering.pausing import PauseChange
 from headrace.admin.steering.repeatable import Counted
 from headrace.admin.steering.steering import EditEnvelope, Steering, edited_body, refuse_ordered_split
 from headrace.core.encoding.codec import AppCodec
+from headrace.core.errors import no_such_group
 from headrace.core.limits.paused_tasks import is_resumed
 from headrace.core.messages.outcome import DeadReason
 from headrace.core.outbox.database import OutboxDatabase

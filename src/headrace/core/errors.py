@@ -59,6 +59,12 @@ class StoreMoved(ConfigurationError):
         self.target = target
 
 
+def no_such_group(topic: str, group: str) -> ConfigurationError:
+    return ConfigurationError(
+        f"topic {topic!r} has no group {group!r}: a group is there once a worker has served it"
+    )
+
+
 class AppClosed(HeadraceError):
     """The app was used while it closes, or after its event loop has ended."""
 

@@ -10,7 +10,14 @@ from itertools import count
 from typing import Any, Unpack
 
 from headrace.core.encoding.codec import binding
-from headrace.core.errors import BackendUnavailable, ConfigurationError, NotConfirmed, NotDurable, QueueFull
+from headrace.core.errors import (
+    BackendUnavailable,
+    ConfigurationError,
+    NotConfirmed,
+    NotDurable,
+    QueueFull,
+    no_such_group,
+)
 from headrace.core.messages.message import Message, Stream, group_stream
 from headrace.core.messages.outgoing import Outgoing
 from headrace.core.messages.sending import TRACEPARENT, Sending, SendingWrapper
@@ -235,7 +242,7 @@ class Events:
         """Let a group of a topic read again from `start`; see `Topic.replay`."""
         stream = group_stream(topic, checked_name("group", group))
         if not await self._app_loop.ask(lambda store: store.rewind(stream, start)):
-            raise ConfigurationError(f"topic {topic!r} has no group {group!r}")
+            raise no_such_group(topic, group)
 
     async def _publish_many(
         self, topic: Topic[Any], drafts: list[EventDraft[Any]], traced: Inherited

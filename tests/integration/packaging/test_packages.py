@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import tarfile
 import tomllib
 import zipfile
 from pathlib import Path
@@ -126,3 +127,10 @@ def test_the_wheel_holds_all_files_of_the_package_and_no_other(packages: Path) -
         path.relative_to(ROOT / "src").as_posix() for path in files if "__pycache__" not in path.parts
     }
     assert "headrace/py.typed" in held
+
+
+def test_the_source_distribution_holds_what_tests_and_site_are_made_from(packages: Path) -> None:
+    [sdist] = packages.glob("*.tar.gz")
+    with tarfile.open(sdist) as opened:
+        held = {Path(name).parts[1] for name in opened.getnames()}
+    assert {"benchmarks", "docs", "examples", "scripts", "src", "tests", "Makefile", "mkdocs.yml"} <= held

@@ -7,7 +7,6 @@ from datetime import datetime
 import msgspec
 
 from headrace.admin.place import Place, attempt, undamaged
-from headrace.core.errors import ConfigurationError
 from headrace.core.messages.message import Stream
 from headrace.core.moving.seal import Seal, Stage
 from headrace.core.records.record import moment
@@ -175,10 +174,6 @@ def topic_info(record: TopicRecord) -> TopicInfo:
 
 def traffic_of(record: TrafficRecord) -> Traffic:
     return Traffic(record.stream.kind, record.stream.name, record.done, record.failed, record.dead)
-
-
-def no_such_group(topic: str, group: str) -> ConfigurationError:
-    return ConfigurationError(f"topic {topic!r} has no group {group!r}")
 
 
 def _group_info(record: GroupRecord) -> GroupInfo:

@@ -6,7 +6,7 @@ from collections import deque
 from typing import Self
 
 from headrace.core.encoding.codec import AppCodec
-from headrace.core.errors import AppClosed, ConfigurationError
+from headrace.core.errors import AppClosed, ConfigurationError, no_such_group
 from headrace.core.messages.ids import new_id
 from headrace.core.messages.message import Stream
 from headrace.core.topics.position import Position
@@ -17,7 +17,6 @@ from headrace.engine.app_loop.app_loop import AppLoop
 from headrace.engine.streams import StreamRouter
 
 from .contents import EventInfo, read_event
-from .info import no_such_group
 
 #: Seconds that one read waits for events.
 BLOCK = 2.0

@@ -6,10 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from headrace.admin.looking.info import no_such_group
 from headrace.admin.place import Place
 from headrace.core.encoding.decoding import DECODE_ERRORS
-from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload
+from headrace.core.errors import ConfigurationError, InvalidPayload, UnverifiedPayload, no_such_group
 from headrace.core.messages.message import Envelope, Stream, decode_envelope, encode_envelope
 from headrace.core.records.answers import CancelAnswer, ReplayAnswer
 from headrace.core.records.record import JobStatus, Record

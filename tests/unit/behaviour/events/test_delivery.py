@@ -784,7 +784,9 @@ async def test_start_new_beginning_an_event_or_a_time(app: App, clock: MovableCl
     await orders.replay(group="new", since=first)
     await drain(app)
     assert seen["new"] == [4, 1, 2, 3, 4]
-    with pytest.raises(ConfigurationError, match="has no group 'nobody'"):
+    with pytest.raises(
+        ConfigurationError, match="has no group 'nobody': a group is there once a worker has served it"
+    ):
         await orders.replay(group="nobody")
 
 
