@@ -388,8 +388,9 @@ class Admin:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> bool:
-        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
-        is in another state. Events cannot be edited."""
+        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. The job keeps its
+        unique key, tenant, order key and the keys of its limits. False: the job is in another state. Events
+        cannot be edited."""
         where, edited = (
             checked_place(queue, None, None),
             partial(edited_body, self._edit_envelope, args, kwargs or {}),

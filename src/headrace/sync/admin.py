@@ -301,6 +301,7 @@ class SyncAdmin:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> bool:
-        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
-        is in another state. Events cannot be edited."""
+        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. The job keeps
+        its unique key, tenant, order key and the keys of its limits. False: the job is in another state.
+        Events cannot be edited."""
         return self._portal.run(self._admin.edit, id, args=args, kwargs=kwargs, queue=queue)
