@@ -128,7 +128,8 @@ class SyncAdmin:
         self, name: str, *, rate: str | None = None, burst: int | None = None, max_running: int | None = None
     ) -> None:
         """Override the figures of a limit for all workers, until `clear_limit`. What is not given stays as it
-        is. With `max_running=0`, no more of its jobs start."""
+        is; only a new rate without `burst` has its usual burst. With `max_running=0`, no more of its jobs
+        start."""
         self._portal.run(self._admin.set_limit, name, rate=rate, burst=burst, max_running=max_running)
 
     def clear_limit(self, name: str) -> None:
