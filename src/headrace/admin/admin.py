@@ -199,7 +199,8 @@ class Admin:
         self, name: str, *, rate: str | None = None, burst: int | None = None, max_running: int | None = None
     ) -> None:
         """Override the figures of a limit for all workers, until `clear_limit`. What is not given stays as it
-        is. With `max_running=0`, no more of its jobs start."""
+        is; only a new rate without `burst` has its usual burst. With `max_running=0`, no more of its jobs
+        start."""
         override = LimitOverride(name, rate, burst, max_running)
         declared = self._registry.limits.figures_of(name)
         await self._app_loop.ask(lambda store: override.apply(store, declared))
@@ -388,8 +389,9 @@ class Admin:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> bool:
-        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
-        is in another state. Events cannot be edited."""
+        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. The job keeps
+        its unique key, tenant, order key and the keys of its limits. False: the job is in another state.
+        Events cannot be edited."""
         where, edited = (
             checked_place(queue, None, None),
             partial(edited_body, self._edit_envelope, args, kwargs or {}),

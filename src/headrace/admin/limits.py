@@ -52,7 +52,7 @@ def limit_info(record: LimitRecord) -> LimitInfo:
 
 
 class LimitOverride(msgspec.Struct, frozen=True):
-    """New figures for a limit. What is None stays as it is."""
+    """New figures for a limit. What is None stays as it is; only a new rate has its usual burst."""
 
     name: str
     rate: str | None = None

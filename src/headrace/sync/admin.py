@@ -128,7 +128,8 @@ class SyncAdmin:
         self, name: str, *, rate: str | None = None, burst: int | None = None, max_running: int | None = None
     ) -> None:
         """Override the figures of a limit for all workers, until `clear_limit`. What is not given stays as it
-        is. With `max_running=0`, no more of its jobs start."""
+        is; only a new rate without `burst` has its usual burst. With `max_running=0`, no more of its jobs
+        start."""
         self._portal.run(self._admin.set_limit, name, rate=rate, burst=burst, max_running=max_running)
 
     def clear_limit(self, name: str) -> None:
@@ -301,6 +302,7 @@ class SyncAdmin:
         kwargs: Mapping[str, Any] | None = None,
         queue: str | None = None,
     ) -> bool:
-        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. False: the job
-        is in another state. Events cannot be edited."""
+        """Change the arguments of a scheduled, retrying or dead job. They must fit its task. The job keeps
+        its unique key, tenant, order key and the keys of its limits. False: the job is in another state.
+        Events cannot be edited."""
         return self._portal.run(self._admin.edit, id, args=args, kwargs=kwargs, queue=queue)

@@ -36,6 +36,7 @@ from headrace.core.records.record import JobStatus
 from headrace.core.runtime.clock import SECOND
 from headrace.stores.redis import scripts
 from headrace.stores.redis.keys import GROUP
+from headrace.testing.contract.kit.heartbeats import leave
 from tests.integration.support.lossy_proxy import Proxy
 from tests.integration.support.redis_bench import LONG, SOURCE, STREAM, Bench, opened
 from tests.support.permanent_keys import is_permanent
@@ -220,6 +221,19 @@ async def test_the_ticket_of_a_worker_that_died_delays_no_other(bench: Bench, re
     claims: list[Claim] = await asyncio.wait_for(waiting, LONG)
     assert [claim.id for claim in claims] == ids
     await bench.settle(DONE, *claims)
+
+
+async def test_a_worker_that_leaves_forgets_its_name_where_lines_are_out_of_use(bench: Bench) -> None:
+    """A read that was under way when the lines went out of use brings the name back."""
+    await limit_to(bench, 1)
+    await add(bench)
+    await drained(bench)
+    await bench.backend.prune(limit=100)
+    ticket = f"{{{bench.namespace}:q:{STREAM.name}}}:s:normal/open"
+    await bench.command("XREADGROUP", "GROUP", GROUP, "worker", "COUNT", 1, "STREAMS", ticket, ">")
+    assert await bench.command("XINFO", "CONSUMERS", ticket, GROUP) != []
+    await leave(bench.backend, "worker", STREAM)
+    assert await bench.command("XINFO", "CONSUMERS", ticket, GROUP) == []
 
 
 async def test_the_slots_of_a_dead_worker_come_back_with_its_recovery(bench: Bench) -> None:

@@ -65,7 +65,7 @@ def set_limits(
     """Override what a limit allows, for all workers.
 
     This holds until headrace limits clear, also after workers start again. What you do not give stays as it
-    is.
+    is; only a new rate without --burst has its usual burst.
 
     \b
     Examples:

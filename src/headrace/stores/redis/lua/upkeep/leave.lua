@@ -1,4 +1,6 @@
--- Forgets a consumer in every lane where it holds nothing: with a consumer its held entries would vanish.
+-- Forgets a consumer in every lane where it holds nothing: with a consumer its held entries would vanish. A ticket that
+-- it holds is of no use any more (see limits.lua). A read that is under way when the lines of a lane go out of use brings
+-- its name back, so META does not say where the names are.
 --
 -- requires: queue
 -- keys:     those of the queue
@@ -13,8 +15,6 @@ for number = 0, 10 do
   else
     needed = needed + 1
   end
-end
-for letter in string.gmatch(redis.call('HGET', META, 'lanes') or '', '[a-j]') do
-  redis.pcall('XGROUP', 'DELCONSUMER', lane_key(string.byte(letter) - 97) .. '/open', GROUP, ARGV[5])
+  redis.pcall('XGROUP', 'DELCONSUMER', lane_key(lane) .. '/open', GROUP, ARGV[5])
 end
 return needed
