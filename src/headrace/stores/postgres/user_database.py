@@ -73,8 +73,8 @@ LOCK_TIMEOUT: Final = 2000
 #: Rows in one statement.
 ROWS: Final = 100
 
-#: Appends messages in the order of their rows. Bodies are sent as hex digits: psycopg spoils a list of bytes when
-#: the server has `standard_conforming_strings = off`.
+#: Appends messages in the order of their rows. Bodies are sent as hex digits: psycopg spoils a list of bytes
+#: when the server has `standard_conforming_strings = off`.
 WRITE: Final = """
 SELECT verdict, stored_id
 FROM SCHEMA.append_within(CAST({} AS text), CAST({} AS text[]), ARRAY(
