@@ -79,7 +79,8 @@ async def test_a_transaction_with_an_old_snapshot_delays_the_move_and_its_job_is
 
 #: A table of which a vacuum takes minutes: it sleeps after each page.
 SLOW = """
-CREATE TABLE public.slow (content text) WITH (autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1,
+CREATE TABLE public.slow (content text) WITH (
+    autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1,
     autovacuum_vacuum_threshold = 1, autovacuum_vacuum_scale_factor = 0);
 INSERT INTO public.slow SELECT repeat('x', 1500) FROM generate_series(1, 10000);
 DELETE FROM public.slow
