@@ -5,12 +5,19 @@ What the code declares does not move, because workers declare it on the target.
 
 from __future__ import annotations
 
+import asyncio
+from typing import Final
+
 import msgspec
 
 from headrace.core.limits.figures import LimitFigures, LimitRecord
 from headrace.core.limits.limiting import Limiting
 from headrace.core.limits.paused_tasks import pause_of, paused_tasks
 from headrace.core.store import Store
+from headrace.engine.upkeep.heartbeat import BEAT_EVERY
+
+#: Seconds within which each worker learns that a task is paused: with its next heartbeat.
+LEARNED: Final = 1.2 * BEAT_EVERY
 
 
 async def copy_steered_limits(source: Store, target: Store) -> None:
@@ -19,6 +26,8 @@ async def copy_steered_limits(source: Store, target: Store) -> None:
         return
     steered = await _Steered.of(source)
     await target.declare_limits(steered.pauses(paused=True))
+    if steered.paused and await target.workers():
+        await asyncio.sleep(LEARNED)  # otherwise these workers run such jobs as soon as they arrive
     known = {record.figures.name: record for record in await target.limits(counted=False)}
     for record in steered.overrides:
         there = known.get(record.figures.name)
