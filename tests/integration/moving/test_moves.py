@@ -11,6 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace.core.errors import BackendUnavailable, ConfigurationError, StoreMoved
+from headrace.core.limits.figures import LimitFigures
+from headrace.core.limits.paused_tasks import pause_of, paused_tasks
 from headrace.core.messages.message import Batch, Message
 from headrace.core.messages.outcome import Done, Settlement
 from headrace.core.messages.outgoing import Outgoing
@@ -19,6 +21,7 @@ from headrace.core.moving.seal import Seal
 from headrace.core.store import Store
 from headrace.engine.moving.draining import NotDrained, Remaining
 from headrace.engine.moving.move import Side, StoreMove
+from headrace.engine.streams import StreamRouter
 from headrace.testing.waiting import wait_until
 from tests.integration.moving.conftest import KINDS, Place
 from tests.integration.support.moved_content import (
@@ -116,6 +119,33 @@ async def test_a_repeat_changes_nothing_and_a_move_back_brings_everything_back(
     await append(source, WORK, Message("new", "greet", b""))
     with pytest.raises(StoreMoved, match="the source"):
         await append(target, WORK, Message("new", "greet", b""))
+
+
+@pytest.mark.parametrize(("source_kind", "target_kind"), ROUND)
+async def test_paused_tasks_and_figures_that_were_set_move_and_do_not_stay_behind(
+    source_kind: str, target_kind: str, place: Callable[[str], Place], opened: Open
+) -> None:
+    source, target = await opened(place(source_kind)), await opened(place(target_kind))
+    left, right = StreamRouter(source), StreamRouter(target)
+    await left.declare_limits([pause_of("charge", paused=True), LimitFigures("stripe", 5)])
+    await left.set_limit("stripe", LimitFigures("stripe", 1))
+
+    await move_of(source, target).run(drain_limit=10)
+
+    assert await steered(right) == {"charge", "stripe: 1 running, declared 5 running"}
+    await right.declare_limits([pause_of("charge", paused=False)])
+    await right.set_limit("stripe", None)
+    await StoreMove(Side(target, "the target"), Side(source, "the source"), Watcher()).run(drain_limit=10)
+    assert await steered(left) == set()
+
+
+async def steered(store: StreamRouter) -> set[str]:
+    """What an administrator has set: the tasks that are paused, and limits with other figures."""
+    records = await store.limits(counted=False)
+    texts = [
+        f"{each.figures.name}: {each.figures}, declared {each.declared}" for each in records if each.declared
+    ]
+    return {*texts, *paused_tasks(each.figures for each in records)}
 
 
 @pytest.mark.parametrize(("source_kind", "target_kind"), ROUND)

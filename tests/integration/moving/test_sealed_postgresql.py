@@ -75,3 +75,39 @@ async def test_a_transaction_with_an_old_snapshot_delays_the_move_and_its_job_is
     claims = await claim(target, DEFAULT, limit=10)
     assert [each.id for each in claims] == [first.id, late.id]
     await app.close()
+
+
+#: A table of which a vacuum takes minutes: it sleeps after each page.
+SLOW = """
+CREATE TABLE public.slow (content text) WITH (
+    autovacuum_vacuum_cost_delay = 100, autovacuum_vacuum_cost_limit = 1,
+    autovacuum_vacuum_threshold = 1, autovacuum_vacuum_scale_factor = 0);
+INSERT INTO public.slow SELECT repeat('x', 1500) FROM generate_series(1, 10000);
+DELETE FROM public.slow
+"""
+
+VACUUMS = """
+SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'autovacuum worker' AND query LIKE '%public.slow%'
+"""
+
+
+@pytest.mark.more
+async def test_a_vacuum_of_the_server_does_not_delay_the_move(
+    place: Callable[[str], Place], opened: Open
+) -> None:
+    where = place("postgresql")
+    store = await opened(where)
+    assert isinstance(store, Moving)
+    async with await psycopg.AsyncConnection.connect(where[0], autocommit=True) as connection:
+        await connection.execute(SLOW)
+
+        async def is_vacuumed() -> bool:
+            return await (await connection.execute(VACUUMS)).fetchone() == (1,)
+
+        try:
+            await wait_until(is_vacuumed, timeout=60)
+            async with asyncio.timeout(30):
+                await store.set_seal(Seal("move", "redis://elsewhere"))
+            assert await is_vacuumed()
+        finally:
+            await connection.execute("DROP TABLE public.slow")

@@ -53,8 +53,11 @@ async def test_a_serialization_failure_is_tried_again(server: PostgresServer) ->
         assert await store._write(fail_once) == 2
 
 
-async def test_a_stricter_isolation_of_the_database_changes_nothing(server: PostgresServer) -> None:
-    url = f"{server.url}?options=-c%20default_transaction_isolation%3Dserializable"
+@pytest.mark.parametrize("setting", ["default_transaction_isolation%3Dserializable", "array_nulls%3Doff"])
+async def test_an_unusual_setting_of_the_database_changes_nothing(
+    server: PostgresServer, setting: str
+) -> None:
+    url = f"{server.url}?options=-c%20{setting}"
     async with opened(url) as store:
         await exercise(store)
 

@@ -85,6 +85,14 @@ async def test_a_connection_in_a_pipeline(app: App, server: PostgresServer) -> N
     assert await charged(app) == [1]
 
 
+async def test_a_connection_on_which_a_backslash_escapes_in_strings(app: App, server: PostgresServer) -> None:
+    options = "-c standard_conforming_strings=off"
+    async with await psycopg.AsyncConnection.connect(server.url, options=options) as connection:
+        await connection.execute(INSERT)
+        await app.enqueue(call(app, 1), transaction=connection)
+    assert await charged(app) == [1]
+
+
 @pytest.mark.parametrize("level", ["repeatable_read", "serializable"])
 async def test_a_transaction_with_a_stricter_isolation(app: App, server: PostgresServer, level: str) -> None:
     connection = await asyncpg.connect(server.url)

@@ -20,6 +20,7 @@ from headrace.core.store import PartitionedStore, Store
 
 from .copying import Copying, verify
 from .draining import Draining, Remaining
+from .steered_limits import copy_steered_limits, forget_steered_limits
 
 
 class Side(msgspec.Struct, frozen=True):
@@ -64,10 +65,12 @@ class StoreMove:
             seal = seal.at("moving")
         await source.set_seal(seal)  # again, if an earlier call was interrupted
         await self._open_target()
+        await copy_steered_limits(self._source.store, self._target.store)
         streams = await source.set_aside()
         self._watcher.copies(streams)
         taken = await Copying(source, target, seal.move).run(streams, self._watcher.copied)
         verify(streams, taken)
+        await forget_steered_limits(self._source.store)
         await source.set_seal(seal.at("moved"))
         return streams
 

@@ -73,10 +73,13 @@ LOCK_TIMEOUT: Final = 2000
 #: Rows in one statement.
 ROWS: Final = 100
 
-#: Appends messages in the order of their rows.
+#: Appends messages in the order of their rows. Bodies are sent as hex digits: psycopg spoils a list of bytes
+#: when the server has `standard_conforming_strings = off`.
 WRITE: Final = """
 SELECT verdict, stored_id
-FROM SCHEMA.append_within(CAST({} AS text), CAST({} AS text[]), CAST({} AS bytea[]))
+FROM SCHEMA.append_within(CAST({} AS text), CAST({} AS text[]), ARRAY(
+    SELECT decode(body, 'hex')
+    FROM unnest(CAST({} AS text[])) WITH ORDINALITY AS given (body, position) ORDER BY position))
 """
 
 
@@ -195,7 +198,8 @@ class PostgresOwnDatabase(PostgresDatabase):
         answers: list[Answer] = []
         for start in range(0, len(outgoing), ROWS):
             some = outgoing[start : start + ROWS]
-            messages, bodies = [self._message(each) for each in some], [each.message.body for each in some]
+            messages = [self._message(each) for each in some]
+            bodies = [each.message.body.hex() for each in some]
             rows = await ask(Statement(text, (self._namespace, messages, bodies)))
             if any(verdict == MOVED for verdict, _ in rows):
                 raise moved_to(rows[0][1])

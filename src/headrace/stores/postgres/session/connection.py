@@ -47,6 +47,7 @@ PREPARE_WITHIN: Final = 5.0
 
 #: All statements read ranges of indexes. The planner must not choose another way while a table is empty, and
 #: keep that plan when it has a million rows. A step that waits for a lock must then see what is committed.
+#: A list of NULLs is sent as text.
 SETTINGS: Final = {
     "enable_seqscan": "off",
     "enable_hashjoin": "off",
@@ -55,6 +56,7 @@ SETTINGS: Final = {
     "jit": "off",
     "plan_cache_mode": "force_generic_plan",
     "default_transaction_isolation": "'read committed'",
+    "array_nulls": "on",
 }
 
 #: Milliseconds after which the server ends a transaction of a process that has stopped in the middle of a

@@ -27,10 +27,12 @@ UPDATE headrace.streams SET paused = sealed = 2, sealed = 0 WHERE namespace = $1
 
 SET_ASIDE = "UPDATE headrace.streams SET namespace = $2 WHERE namespace = $1"
 
-# The transactions of other sessions in this database that are open now. Each has a lock on its own id.
+# The transactions of other sessions in this database that are open now. Each has a lock on its own id. The
+# server's own processes have no user: a vacuum of a large table takes hours, and adds no jobs.
 OPEN_TRANSACTIONS = """
 SELECT locks.virtualxid FROM pg_locks AS locks JOIN pg_stat_activity AS sessions USING (pid)
 WHERE locktype = 'virtualxid' AND granted AND datname = current_database() AND pid <> pg_backend_pid()
+    AND usesysid IS NOT NULL
 """
 
 # Topics before their groups.
