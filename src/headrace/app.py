@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from inspect import signature
-from types import MappingProxyType, TracebackType
+from types import MappingProxyType
 from typing import Any, Literal, Never, ParamSpec, TypeVar, overload
 
 from headrace.core.crypto.encrypted import EncryptedCodec
@@ -86,16 +86,14 @@ class App(AppDeclarations):
       worker
     - `max_payload`: the largest payload in bytes, for producers and workers. The default is 1 MiB
     - `durability`: what a store must have done before `enqueue` returns: `"default"`, `"relaxed"` (SQLite,
-      PostgreSQL), `"replicated"` (PostgreSQL, Redis) or `"fsync"` (Redis). The page of each
-      store says what it means there
+      PostgreSQL), `"replicated"` (PostgreSQL, Redis) or `"fsync"` (Redis). The page of each store says more
     - `queue_limit`: how many jobs may be queued and scheduled in a queue; then `enqueue` raises `QueueFull`.
       None: no limit
     - `result_ttl`: how long results are kept, and how long it is known how a job ended; tasks may name their
       own
     - `retry`: the policy of tasks that name none. The default is 3 retries, exponential from 1 s
     - `job_logs`: how many lines that each job logs are kept with the job; 0: none, at most 1000
-    - `history`: how many ended jobs of each queue are kept for people to read. "all" keeps every job, 0 keeps
-      none
+    - `history`: how many ended jobs of each queue are kept to be read. "all" keeps every job, 0 keeps none
     - `history_ttl`: how long they are kept at most. None: as long as there is room
     - `outbox`: the URL of a database of yours, for `transaction=`: what is written there in your transactions
       is relayed by the workers of the app. None: there is none
@@ -218,6 +216,13 @@ class App(AppDeclarations):
           connection commits
         """
         return await self._jobs.enqueue(within(call, transaction))
+
+    @overload
+    async def enqueue_many(self, calls: Sequence[Call[R]], *, transaction: object = ...) -> list[Job[R]]: ...
+    @overload
+    async def enqueue_many(
+        self, calls: Sequence[Call[Any]], *, transaction: object = ...
+    ) -> list[Job[Any]]: ...
 
     async def enqueue_many(self, calls: Sequence[Call[Any]], *, transaction: object = None) -> list[Job[Any]]:
         """Store many jobs of any tasks, a few hundred with each write.
@@ -387,12 +392,7 @@ class App(AppDeclarations):
         await self._app_loop.enter()
         return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    async def __aexit__(self, *error: object) -> None:
         await self._app_loop.leave()
 
 

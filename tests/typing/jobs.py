@@ -118,6 +118,7 @@ async def check_calls() -> None:
     assert_type(await app.enqueue(call), Job[int])
     assert_type(await app.enqueue(render.call(7).with_(priority="low")), Job[str])
     assert_type(await app.enqueue_many([add.call(2, 3), render.call(7)]), list[Job[Any]])
+    assert_type(await app.enqueue_many([add.call(2, 3), add.call(b=3, a=2)]), list[Job[int]])
 
 
 async def check_options_of_calls() -> None:
@@ -163,7 +164,7 @@ def check_sync() -> None:
     assert_type(app.sync.result(job, timeout=10), int)
     assert_type(app.sync.status(job), JobStatus)
     assert_type(app.sync.wait(job), JobStatus)
-    assert_type(app.sync.enqueue_many([add.call(2, 3)]), list[Job[Any]])
+    assert_type(app.sync.enqueue_many([add.call(2, 3)]), list[Job[int]])
     assert_type(app.sync.schedules.run_now("nightly"), Job[Any])
     app.sync.result(job, timeout="10")  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]
     app.sync.admin.pause(7)  # type: ignore[arg-type]  # pyright: ignore[reportArgumentType]

@@ -16,7 +16,7 @@ assert_type(
     app.sync.publish_many(orders, [1, orders.message(2, key="customer-3")]),
     list[Published | Duplicate | Refused],
 )
-assert_type(app.sync.admin.topics(), list[TopicInfo])
+assert_type(app.sync.admin.topics(), Page[TopicInfo])
 assert_type(app.sync.admin.topics()[0].groups, tuple[GroupInfo, ...])
 assert_type(app.sync.admin.dead(topic="orders", group="billing"), Page[DeadLetter])
 for event in app.sync.admin.tail("orders"):
@@ -28,7 +28,7 @@ app.sync.publish(orders, 7, priority="high")  # type: ignore[call-arg]  # pyrigh
 
 
 async def follow() -> None:
-    assert_type(await app.admin.topics(), list[TopicInfo])
+    assert_type(await app.admin.topics(), Page[TopicInfo])
     async for event in app.admin.tail("orders", since="beginning"):
         assert_type(event, EventInfo)
     await app.admin.reset_group("orders", "billing", to="new")

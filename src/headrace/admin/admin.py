@@ -96,13 +96,13 @@ class Admin:
         """Where the content of the store moves, or was moved, by `headrace move`. None: it is in use."""
         return seal_info(await self._app_loop.ask(lambda store: store.seal()))
 
-    async def queues(self) -> list[QueueInfo]:
+    async def queues(self) -> Page[QueueInfo]:
         """Every queue the store knows, by name."""
-        return await self._app_loop.ask(all_queues)
+        return Page(await self._app_loop.ask(all_queues))
 
-    async def topics(self) -> list[TopicInfo]:
+    async def topics(self) -> Page[TopicInfo]:
         """Every topic the store knows, by name, each with its groups."""
-        return [topic_info(record) for record in await self._app_loop.ask(lambda store: store.topics())]
+        return Page(map(topic_info, await self._app_loop.ask(lambda store: store.topics())))
 
     async def jobs(
         self,
@@ -155,14 +155,14 @@ class Admin:
         found = await self._app_loop.ask(lambda store: where.find(store, id))
         return contents_of(found[0], self._codec) if found else None
 
-    async def workers(self) -> list[WorkerInfo]:
+    async def workers(self) -> Page[WorkerInfo]:
         """Workers that announced themselves within the last minute."""
-        return await self._app_loop.ask(lambda store: store.workers())
+        return Page(await self._app_loop.ask(lambda store: store.workers()))
 
-    async def outboxes(self) -> list[OutboxInfo]:
+    async def outboxes(self) -> Page[OutboxInfo]:
         """What waits to be relayed: in outboxes of groups that feed tasks, and in the database of
         `App(outbox=)`."""
-        return await self._outboxes.outboxes()
+        return Page(await self._outboxes.outboxes())
 
     async def traffic(self, minutes: int = 60) -> list[Traffic]:
         """Successes and failures in each of the last minutes, at most two hours."""
@@ -189,11 +189,11 @@ class Admin:
 
     # --- limits ------------------------------------------------------------------------------------------
 
-    async def limits(self, *, counted: bool = True) -> list[LimitInfo]:
+    async def limits(self, *, counted: bool = True) -> Page[LimitInfo]:
         """Every limit that workers have declared, by name, and what it counts. Without `counted` the counts
         are 0; this costs less while very many jobs wait."""
         records = await self._app_loop.ask(lambda store: store.limits(counted=counted))
-        return [limit_info(record) for record in records if not is_resumed(record)]
+        return Page(limit_info(record) for record in records if not is_resumed(record))
 
     async def set_limit(
         self, name: str, *, rate: str | None = None, burst: int | None = None, max_running: int | None = None

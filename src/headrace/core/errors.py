@@ -2,6 +2,7 @@
 
 HeadraceError
 ├── ConfigurationError       a wrong URL, option, name or combination; nothing was sent
+│   ├── UnknownOption        an option that does not exist; a TypeError too, as for any function
 │   ├── UnknownEvent         a start or a reset names an event that the topic does not hold
 │   └── StoreMoved           everything in the store was moved to another one (.target)
 ├── AppClosed                the app is closing or closed
@@ -44,6 +45,11 @@ class HeadraceError(Exception):
 
 class ConfigurationError(HeadraceError):
     """A URL, option, name or declaration cannot work; nothing was sent or changed."""
+
+
+class UnknownOption(ConfigurationError, TypeError):
+    """An option that does not exist. Users see it as a `ConfigurationError`. It is a `TypeError` too, because
+    a function of Python raises this for an argument that it does not have."""
 
 
 class UnknownEvent(ConfigurationError):

@@ -15,7 +15,7 @@ from .task import Call, Enqueuer, Task
 R = TypeVar("R")
 
 
-class RemoteCall(Call[R], frozen=True, eq=False):
+class RemoteCall(Call[R], frozen=True):
     """A call of a task that this process knows by name only."""
 
 

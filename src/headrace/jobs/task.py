@@ -21,7 +21,7 @@ T = TypeVar("T")
 R_co = TypeVar("R_co", covariant=True)
 
 
-class Call(msgspec.Struct, Generic[R], frozen=True, eq=False):
+class Call(msgspec.Struct, Generic[R], frozen=True):
     """A task with arguments and options: a value that can be kept, passed on and enqueued.
 
     - `task`: the task
@@ -39,6 +39,10 @@ class Call(msgspec.Struct, Generic[R], frozen=True, eq=False):
     def with_(self, **options: Unpack[CallOverrides]) -> Call[R]:
         """A copy of this call with other options; see `Task.with_`."""
         return msgspec.structs.replace(self, options=self.options.merged(options))
+
+    def __hash__(self) -> int:
+        # Arguments need not be hashable.
+        return hash((self.task, len(self.args), *self.kwargs))
 
     def __repr__(self) -> str:
         return f"<Call of {self.task.name}>"

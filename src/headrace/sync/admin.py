@@ -33,11 +33,11 @@ class SyncAdmin:
         """Where the content of the store moves, or was moved, by `headrace move`. None: it is in use."""
         return self._portal.run(self._admin.seal)
 
-    def queues(self) -> list[QueueInfo]:
+    def queues(self) -> Page[QueueInfo]:
         """Every queue the store knows, by name."""
         return self._portal.run(self._admin.queues)
 
-    def topics(self) -> list[TopicInfo]:
+    def topics(self) -> Page[TopicInfo]:
         """Every topic the store knows, by name, each with its groups."""
         return self._portal.run(self._admin.topics)
 
@@ -91,11 +91,11 @@ class SyncAdmin:
         """The contents of a job or an event. None: it is unknown, or it has ended and they are not kept."""
         return self._portal.run(self._admin.contents, id, queue=queue, topic=topic, group=group)
 
-    def workers(self) -> list[WorkerInfo]:
+    def workers(self) -> Page[WorkerInfo]:
         """Workers that announced themselves within the last minute."""
         return self._portal.run(self._admin.workers)
 
-    def outboxes(self) -> list[OutboxInfo]:
+    def outboxes(self) -> Page[OutboxInfo]:
         """What waits to be relayed: in outboxes of groups that feed tasks, and in the database of
         `App(outbox=)`."""
         return self._portal.run(self._admin.outboxes)
@@ -119,7 +119,7 @@ class SyncAdmin:
         """
         return self._portal.iterate(self._admin.tail(topic, since=since, group=group, follow=follow))
 
-    def limits(self, *, counted: bool = True) -> list[LimitInfo]:
+    def limits(self, *, counted: bool = True) -> Page[LimitInfo]:
         """Every limit that workers have declared, by name, and what it counts. Without `counted` the counts
         are 0; this costs less while very many jobs wait."""
         return self._portal.run(self._admin.limits, counted=counted)

@@ -64,6 +64,11 @@ class Bridge:
         """
         return self._jobs.enqueue_sync(within(call, transaction))
 
+    @overload
+    def enqueue_many(self, calls: Sequence[Call[R]], *, transaction: object = ...) -> list[Job[R]]: ...
+    @overload
+    def enqueue_many(self, calls: Sequence[Call[Any]], *, transaction: object = ...) -> list[Job[Any]]: ...
+
     def enqueue_many(self, calls: Sequence[Call[Any]], *, transaction: object = None) -> list[Job[Any]]:
         """Store many jobs of any tasks, a few hundred with each write.
 

@@ -18,6 +18,7 @@ from headrace import (
     Job,
     JobCancelled,
     JobStatus,
+    Page,
     PayloadTooLarge,
     QueueInfo,
     RetryPolicy,
@@ -62,6 +63,13 @@ async def test_queues_say_how_many_jobs_are_in_each_state(app: App, clock: Movab
     assert other.oldest is not None
     assert other.oldest.timestamp() == pytest.approx(clock.now_us() / 1e6, abs=5)
     assert sights == QueueInfo("sights", running=1, scheduled=1, dead=1)
+
+
+async def test_every_listing_is_a_page(app: App) -> None:
+    admin = app.admin
+    for page in (await admin.queues(), await admin.topics(), await admin.workers(), await admin.limits()):
+        assert isinstance(page, Page)
+        assert (list(page), page.cursor) == ([], None)
 
 
 async def test_jobs_are_listed_page_by_page(app: App) -> None:

@@ -38,6 +38,7 @@ def test_a_page_is_iterable_and_has_a_length() -> None:
     page = Page((1, 2, 3), "next")
     assert list(page) == [1, 2, 3]
     assert len(page) == 3
+    assert page[0] == 1
     assert page.cursor == "next"
 
 

@@ -70,6 +70,11 @@ WRONG_FOR_A_CALL = [
 ]
 
 
+def test_an_option_that_does_not_exist_is_a_type_error_too() -> None:
+    with pytest.raises(TypeError, match="has no option 'lifetime'"):
+        App("memory://", lifetime=None)  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(("options", "complaint"), WRONG_FOR_A_TASK)
 def test_a_wrong_option_of_a_task_is_refused_when_it_is_declared(
     app: App, options: dict[str, Any], complaint: str
@@ -378,6 +383,6 @@ async def test_only_calls_of_the_apps_own_tasks_are_enqueued(app: App) -> None:
         await app.enqueue(task)  # type: ignore[arg-type]
     coroutine = send("ada")
     with pytest.raises(ConfigurationError, match="enqueue takes a call"):
-        await app.enqueue_many([coroutine])  # type: ignore[list-item]
+        await app.enqueue_many([coroutine])  # type: ignore[arg-type]
     coroutine.close()
     await asyncio.gather(app.close(), other.close())

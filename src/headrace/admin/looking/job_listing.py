@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -33,20 +34,20 @@ class JobListing(msgspec.Struct, frozen=True):
         page = await backend.messages(
             self.stream, status=self.status, task=self.task, cursor=cursor, limit=self.limit
         )
-        records = await self._detailed(backend, page.items)
+        records = await self._detailed(backend, page)
         if page.cursor is not None or not self._has_history:
             return Page(records, page.cursor)
         if len(records) >= self.limit:
             return Page(records, _HISTORY)
         rest = msgspec.structs.replace(self, limit=self.limit - len(records))
         more = await rest._of_history(backend, None)
-        return Page((*records, *more.items), more.cursor)
+        return Page((*records, *more), more.cursor)
 
     @property
     def _has_history(self) -> bool:
         return self.stream.kind == "queue" and self.status is not None and self.status.over
 
-    async def _detailed(self, backend: StreamRouter, records: tuple[Record, ...]) -> tuple[Record, ...]:
+    async def _detailed(self, backend: StreamRouter, records: Sequence[Record]) -> Sequence[Record]:
         """The records, with what the history has of those that are over."""
         over = [record.id for record in records if record.status.over]
         if not over or self.stream.kind != "queue":

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable
 from datetime import datetime
 from enum import StrEnum
-from typing import Final, Generic, TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -232,21 +232,20 @@ def dead_letter_of(record: Record, *, reason: str = "") -> DeadLetter:
     )
 
 
-class Page(msgspec.Struct, Generic[T], frozen=True):
-    """A part of a listing. It can be iterated over.
+class Page(list[T]):
+    """A part of a listing: a list of its items.
 
-    - `items`: the items of this part
     - `cursor`: asks for the next part; None: there is none
     """
 
-    items: tuple[T, ...]
-    cursor: str | None = None
+    def __init__(self, items: Iterable[T] = (), cursor: str | None = None) -> None:
+        super().__init__(items)
+        self.cursor = cursor
 
-    def __iter__(self) -> Iterator[T]:
-        return iter(self.items)
-
-    def __len__(self) -> int:
-        return len(self.items)
+    @property
+    def items(self) -> tuple[T, ...]:
+        """The items of this part."""
+        return tuple(self)
 
 
 def moment(us: int) -> datetime | None:

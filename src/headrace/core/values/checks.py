@@ -6,16 +6,16 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from headrace.core.errors import ConfigurationError
+from headrace.core.errors import ConfigurationError, UnknownOption
 
 #: The latest time at which a message may be due. Even with the longest time to live after it, microseconds
 #: are still exact in Lua and in the scores of Redis.
 LATEST: Final = datetime(2200, 1, 1, tzinfo=UTC)
 
 
-def unknown_option(where: str, name: str, known: Mapping[str, Any]) -> ConfigurationError:
+def unknown_option(where: str, name: str, known: Mapping[str, Any]) -> UnknownOption:
     """The error for an option that does not exist."""
-    return ConfigurationError(f"{where} has no option {name!r}; it has {', '.join(sorted(known))}")
+    return UnknownOption(f"{where} has no option {name!r}; it has {', '.join(sorted(known))}")
 
 
 def aware_datetime(option: str, value: object) -> datetime:

@@ -8,9 +8,12 @@ from types import TracebackType
 
 from headrace.core.messages.outcome import Failure
 
-#: Characters kept of an error's message and of its traceback.
+#: Bytes kept of an error's message and of its traceback.
 ERROR_LENGTH = 8 * 1024
 TRACEBACK_LENGTH = 32 * 1024
+
+#: Stands for what was cut off.
+_ELLIPSIS = "…".encode()
 
 #: The attribute that holds the original failure of an error from another process.
 CARRIED = "_headrace_failure"
@@ -32,7 +35,7 @@ def failure_of(error: BaseException) -> Failure:
     text = "" if frames is None else "".join(traceback.format_exception(type(error), error, frames))
     return Failure(
         error_type=storable(_type_name(error)),
-        error=_cut(storable(_message(error)), ERROR_LENGTH),
+        error=_cut(storable(_message(error))),
         traceback=_cut_front(storable(text)),
     )
 
@@ -62,13 +65,24 @@ def _message(error: BaseException) -> str:
         return f"<its message could not be made: {type(broken).__name__}>"
 
 
-def _cut(text: str, length: int) -> str:
-    return text if len(text) <= length else text[: length - 1] + "…"
+def _cut(text: str) -> str:
+    data = text.encode()
+    if len(data) <= ERROR_LENGTH:
+        return text
+    return _whole_characters(data[: ERROR_LENGTH - len(_ELLIPSIS)] + _ELLIPSIS)
 
 
 def _cut_front(text: str) -> str:
     # The end of a traceback says what happened. So the beginning is cut off.
-    return text if len(text) <= TRACEBACK_LENGTH else "…" + text[-TRACEBACK_LENGTH + 1 :]
+    data = text.encode()
+    if len(data) <= TRACEBACK_LENGTH:
+        return text
+    return _whole_characters(_ELLIPSIS + data[len(_ELLIPSIS) - TRACEBACK_LENGTH :])
+
+
+def _whole_characters(data: bytes) -> str:
+    # A cut may go through a character. What is left of it is dropped.
+    return data.decode(errors="ignore")
 
 
 def _from_handler(frames: TracebackType | None) -> TracebackType | None:

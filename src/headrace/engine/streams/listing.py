@@ -76,8 +76,8 @@ async def page_of_records(
     items: list[Record] = []
     further: list[PartCursor] = []
     for place, page, count in zip(places, pages, counts, strict=True):
-        if count or not page.items:  # a page may be empty and not the last
-            items += page.items
+        if count or not page:  # a page may be empty and not the last
+            items += page
             place.cursor = page.cursor
             if page.cursor is None:
                 continue
@@ -92,7 +92,7 @@ def _counts(pages: Sequence[Page[Record]], limit: int) -> list[int]:
         if any(count == len(page) and page.cursor for count, page in zip(counts, pages, strict=True)):
             break  # this part has more records than its page shows, and the next one is not known
         heads = [
-            (rank(page.items[count]), index)
+            (rank(page[count]), index)
             for index, (count, page) in enumerate(zip(counts, pages, strict=True))
             if count < len(page)
         ]
@@ -118,13 +118,13 @@ async def page_of_dead(
     heads = list(zip(places, pages, strict=True))
     items: list[DeadLetter] = []
     # Stop when a page is used up and its part has more: the next letter of that part is not known.
-    while len(items) < limit and heads and all(page.items or page.cursor is None for _, page in heads):
-        heads = [(place, page) for place, page in heads if page.items]
+    while len(items) < limit and heads and all(page or page.cursor is None for _, page in heads):
+        heads = [(place, page) for place, page in heads if page]
         if not heads:
             break
-        latest = max(range(len(heads)), key=lambda index: heads[index][1].items[0].died_at)
+        latest = max(range(len(heads)), key=lambda index: heads[index][1][0].died_at)
         place, page = heads[latest]
-        letter, *rest = page.items
+        letter, *rest = page
         items.append(letter)
         _show(place, letter)
         heads[latest] = (place, Page(tuple(rest), page.cursor))
@@ -144,7 +144,7 @@ async def _ahead(
     cursor = place.cursor
     while True:
         page = await ask(part, cursor, limit)
-        items += [letter for letter in page.items if not _was_shown(place, letter)]
+        items += [letter for letter in page if not _was_shown(place, letter)]
         cursor = page.cursor
         if cursor is None or len(items) >= limit:
             return Page(tuple(items), cursor)
@@ -176,9 +176,9 @@ def _go_on_after(place: PartCursor, last: DeadLetter) -> None:
 
 
 def _goes_on(page: Page[DeadLetter]) -> bool:
-    return bool(page.items) or page.cursor is not None
+    return bool(page) or page.cursor is not None
 
 
 def _next(place: PartCursor, page: Page[DeadLetter]) -> PartCursor:
     """The next place. When the whole page was shown, it uses the store's next cursor."""
-    return place if page.items else PartCursor(place.part, page.cursor, place.died_us, place.shown)
+    return place if page else PartCursor(place.part, page.cursor, place.died_us, place.shown)

@@ -48,7 +48,7 @@ class LookingVerbs(Routed):
     ) -> Page[Record]:
         async def ask(part: Stream, cursor: str | None, limit: int) -> Page[Record]:
             page = await self.store.messages(part, status=status, task=task, cursor=cursor, limit=limit)
-            return Page(tuple(filter(None, map(record_of_whole, page.items))), page.cursor)
+            return Page(tuple(filter(None, map(record_of_whole, page))), page.cursor)
 
         parts = await self._layouts.parts(stream)
         if len(parts) == 1:
@@ -90,7 +90,7 @@ class LookingVerbs(Routed):
     ) -> Page[DeadLetter]:
         async def ask(part: Stream, cursor: str | None, limit: int) -> Page[DeadLetter]:
             page = await self.store.dead_letters(part, only=only, cursor=cursor, limit=limit)
-            return Page(tuple(letter_of_whole(letter, stream) for letter in page.items), page.cursor)
+            return Page(tuple(letter_of_whole(letter, stream) for letter in page), page.cursor)
 
         parts = await self._layouts.parts(stream)
         if len(parts) == 1:

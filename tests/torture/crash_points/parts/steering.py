@@ -74,7 +74,7 @@ async def _look_at(letters: Sequence[DeadLetter]) -> None:
 
 
 async def _are_dead(number: int) -> bool:
-    queues = await survived(app.admin.queues()) or []
+    queues = await survived(app.admin.queues()) or Page(())
     return sum(queue.dead for queue in queues if queue.name.startswith("broken")) >= number
 
 

@@ -49,6 +49,18 @@ async def test_a_job_knows_its_id_task_and_queue(app: App) -> None:
     assert repr(job) == f"<Job {job.id} of add>"
 
 
+async def test_calls_are_values(app: App) -> None:
+    @app.task(name="add")
+    async def add(a: int, b: list[int]) -> int:
+        return a + sum(b)
+
+    call, remote = add.call(2, b=[5]), app.remote("elsewhere")
+    assert call == add.call(2, b=[5])
+    assert call not in (add.call(3, b=[5]), call.with_(priority="high"))
+    assert {call, add.call(2, b=[5])} == {call}
+    assert remote.call(1) == remote.call(1)
+
+
 async def test_a_call_can_be_kept_and_enqueued_later(app: App) -> None:
     @app.task(name="add")
     async def add(a: int, b: int = 10) -> int:

@@ -54,14 +54,22 @@ def test_a_group_shows_its_members() -> None:
 
 def test_a_long_message_keeps_its_beginning() -> None:
     failure = raised(ValueError("begin" + "x" * 100_000))
-    assert len(failure.error) == ERROR_LENGTH
+    assert len(failure.error.encode()) == ERROR_LENGTH
     assert failure.error.startswith("begin")
 
 
 def test_a_long_traceback_keeps_its_end() -> None:
     failure = raised(ValueError("x" * 100_000 + "end"))
-    assert len(failure.traceback) == TRACEBACK_LENGTH
+    assert len(failure.traceback.encode()) == TRACEBACK_LENGTH
     assert failure.traceback.rstrip().endswith("end")
+
+
+def test_the_lengths_are_bytes_and_no_character_is_cut() -> None:
+    failure = raised(ValueError("é" * 100_000))
+    assert ERROR_LENGTH - 1 <= len(failure.error.encode()) <= ERROR_LENGTH
+    assert set(failure.error) == {"é", "…"}
+    assert TRACEBACK_LENGTH - 1 <= len(failure.traceback.encode()) <= TRACEBACK_LENGTH
+    assert set(failure.traceback.rstrip()) == {"é", "…"}
 
 
 def test_an_error_that_cannot_say_what_it_is_has_a_message_all_the_same() -> None:
