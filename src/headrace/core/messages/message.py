@@ -197,7 +197,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
     @property
     def begun(self) -> bool:
         """Whether a handler has begun with the message: then it does not expire."""
-        return self.attempt > 1 or any(entry.what == "snoozed" for entry in self.trail)
+        return self.attempt > 1 or any(entry.what == "snoozed" or entry.began_us for entry in self.trail)
 
     def expired(self, expires_us: int, now_us: int) -> bool:
         """Whether a message that waits in this state has expired; 0: it never expires."""

@@ -49,9 +49,6 @@ LONGEST_UNKNOWN_DELAY = 60.0
 #: worker has stopped claiming: it must not take the message itself.
 LOOP_END_DELAY = 1.0
 
-#: Entries of a trail that are no runs.
-_NO_RUN = frozenset({"released", "unknown"})
-
 #: Characters of an error that a message's trail remembers.
 TRAIL_TEXT = 200
 
@@ -131,13 +128,16 @@ class OutcomePolicy:
         return _timed_out(run)
 
     def released(self, claim: Claim) -> Released:
-        """Hand the claim back. This uses up no retry."""
-        state = claim.state.released(self._trail_entry(claim, "released"))
-        return Released(state, microseconds(LOOP_END_DELAY) if self.loop_ends() else 0)
+        """Hand back the claim of a run. This uses up no retry, and the message does not expire any more."""
+        return self._released(claim, claim.claimed_us)
 
     def unstarted(self, claim: Claim) -> Released:
         """Hand back a claim with which no handler has begun."""
-        return msgspec.structs.replace(self.released(claim), unstarted=True)
+        return msgspec.structs.replace(self._released(claim, 0), unstarted=True)
+
+    def _released(self, claim: Claim, began_us: int) -> Released:
+        entry = TrailEntry(self._clock_us(claim), "released", self._worker, began_us=began_us)
+        return Released(claim.state.released(entry), microseconds(LOOP_END_DELAY) if self.loop_ends() else 0)
 
     def left_behind(self, run: Run) -> Outcome:
         """Hand back the claim of a handler that cannot be ended and goes on."""
@@ -237,7 +237,7 @@ class OutcomePolicy:
         return Kept(encoded, microseconds(ttl))
 
     def _trail_entry(self, claim: Claim, what: str, text: str = "") -> TrailEntry:
-        at_us, began_us = self._clock_us(claim), 0 if what in _NO_RUN else claim.claimed_us
+        at_us, began_us = self._clock_us(claim), 0 if what == "unknown" else claim.claimed_us
         return TrailEntry(at_us, what, self._worker, text[:TRAIL_TEXT], began_us)  # type: ignore[arg-type]
 
 

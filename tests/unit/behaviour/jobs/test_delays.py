@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -186,6 +187,24 @@ async def test_a_snoozed_job_was_started_and_does_not_expire(
         await until(job, JobStatus.SCHEDULED)
         store.pass_time(3600)
         assert await job.result(timeout=10) == 1
+
+
+async def test_a_job_that_ran_when_its_worker_stopped_does_not_expire(app: App, clock: MovableClock) -> None:
+    inside = asyncio.Event()
+
+    @app.task(name="see", expires=60)
+    async def see() -> int:
+        if not inside.is_set():
+            inside.set()
+            await asyncio.Event().wait()
+        return 1
+
+    job = await see.enqueue()
+    async with app.worker(grace=0):
+        await inside.wait()
+    clock.advance(61)
+    await drain(app)
+    assert await job.result() == 1
 
 
 # --- priorities ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ local function was_begun(message)
     return false
   end
   for _, entry in ipairs(state[5]) do
-    if type(entry) == 'table' and entry[2] == 'snoozed' then
+    if type(entry) == 'table' and (entry[2] == 'snoozed' or (tonumber(entry[5]) or 0) > 0) then
       return true
     end
   end
