@@ -120,7 +120,7 @@ class ScheduleRunner(Service):
         """Make records for declared schedules that have none. Returns whether there were any."""
         known = {(record.stream, record.name) for record in table.records}
         missing = [establish(stream, name) for stream, name in self._declared.keys() - known]
-        return bool(await self._swap(missing))
+        return bool(missing) and bool(await self._swap(missing))
 
     def _standing(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
