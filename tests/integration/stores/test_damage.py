@@ -20,7 +20,16 @@ from headrace.core.runtime.clock import MovableClock
 from tests.integration.support.damaged_postgres import Column, PostgresTables
 from tests.integration.support.damaged_redis import RedisStore, Spot
 from tests.integration.support.damaged_sqlite import Cell, SqliteFile
-from tests.integration.support.damaged_store import HEALTHY, PASSED, Shop, Value, check, dead_letters, run
+from tests.integration.support.damaged_store import (
+    ELSEWHERE,
+    HEALTHY,
+    PASSED,
+    Shop,
+    Value,
+    check,
+    dead_letters,
+    run,
+)
 from tests.support.postgres_server import PostgresServer
 from tests.support.servers import Fleet, also
 from tests.support.waiting import wait_until
@@ -138,6 +147,34 @@ def test_a_number_beyond_all_bounds_stops_nothing_else(redis: RedisStore) -> Non
     [spot] = [spot for spot in redis.spots() if spot.key.endswith(b":s:high") and spot.field == b"p"]
     redis.damage(spot, b"99999999999999999999")
     asyncio.run(check(redis.url, structural=False))
+
+
+@pytest.mark.parametrize(
+    "key",
+    [
+        b"{headrace:q:work}:meta",
+        b"{headrace:q:work}:sched",
+        b"{headrace:t:orders}:meta",
+        b"{headrace:t:orders}:groups",
+        b"{headrace:t:orders}:g:billing/meta",
+    ],
+)
+def test_a_key_that_was_overwritten_keeps_no_worker_from_other_queues(redis: RedisStore, key: bytes) -> None:
+    redis.damage(Spot("key", key, structural=True), b"")
+    asyncio.run(work_elsewhere(redis.url))
+
+
+async def work_elsewhere(url: str) -> None:
+    clock = MovableClock()
+    clock.advance(PASSED)
+    shop = Shop(url, clock)
+
+    @shop.app.every(3600)
+    @shop.app.task(queue="work")
+    async def beside() -> None: ...
+
+    async with shop.app:
+        await shop.work(ELSEWHERE)
 
 
 OF_WORK = "(SELECT stream FROM {}streams WHERE kind = 'queue' AND name = 'work')"

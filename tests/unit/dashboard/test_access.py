@@ -261,6 +261,8 @@ async def test_a_program_may_give_the_password_to_metrics_alone(guarded: Visitor
     assert (await guarded.get("/dead", authorization=f"Basic {token}")).status_code == 303
     for wrong in ("Basic !", "Basic /w==", "Bearer x", f"Bearer {token}"):
         assert (await guarded.get("/metrics", authorization=wrong)).status_code == 401
+    not_ascii = await guarded.client.get("/metrics", headers={b"authorization": b"Basic \xff"})
+    assert not_ascii.status_code == 401
 
 
 async def test_an_empty_password_and_two_ways_to_decide_are_refused(shop: Shop) -> None:

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote, urlencode
 
 import msgspec
 import pytest
 
-from headrace import Secret
-from headrace.core.messages.message import Batch, Message, Stream
+from headrace import App, Secret
+from headrace.core.messages.message import Batch, Message, Stream, group_stream
 from headrace.core.records.record import RunningJob, WorkerInfo
+from headrace.core.topics.topic import BEGINNING
 from headrace.dashboard import asgi
 from headrace.dashboard.actions.actions import ACTIONS
 from headrace.dashboard.text import clean
+from headrace.stores import open_store
 from headrace.testing.contract.kit.heartbeats import beat
 from tests.support.waiting import wait_until
 from tests.unit.dashboard.sample_app import HOSTILE, Placed, Shop
@@ -47,6 +50,19 @@ def check(html: str) -> None:
     ]
     assert len(html) < LARGEST
     html.encode()
+
+
+async def test_names_that_only_a_tampered_store_has_are_shown_as_codes(tmp_path: Path) -> None:
+    url, name = f"sqlite:///{tmp_path}/jobs.db", "odd\u202e\x1b?"
+    store = open_store(url)
+    await store.open()
+    await store.declare_stream(Stream("queue", name), 10**7)
+    await store.join(group_stream(name, name), BEGINNING)
+    await store.close()
+    async with App(url) as app:
+        shown = await show(Visitor(asgi(app)), "/", "/topics", f"/queues/{quote(name)}")
+    assert shown.count("odd\\u202e\\u001b?") >= 5
+    assert f'href="/queues/{quote(name)}"' in shown
 
 
 def encodable(text: str) -> str:

@@ -8,7 +8,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 from typing import TypeVar
 
+from headrace.core.errors import RequestRefused
 from headrace.core.messages.message import Stream
+from headrace.core.signals import BackendError
 from headrace.core.topics.topic import BEGINNING, Start
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.declared.registry import Registry
@@ -55,6 +57,8 @@ class Subscriptions:
         self._discovering = asyncio.Lock()
         self._numbers = count(1)
         self._joined: set[Stream] = set()
+        #: Topics whose keys are damaged: where they are to be read from, and what the store said.
+        self._refused: dict[tuple[Subscription, str], tuple[Start, RequestRefused]] = {}
         self._limits = {each: SubscriptionLimit(each.max_in_flight) for each in subscriptions}
         self._groups: dict[Subscription, GroupReader] = {}
         self.fan_outs: list[FanOutReader] = []
@@ -70,14 +74,20 @@ class Subscriptions:
         for subscription in self._subscriptions:
             start = BEGINNING if self._is_known(subscription, streams) else subscription.start
             for topic in _topics_of(subscription, streams):
-                await self._serve(subscription, topic, start)
+                await self._attempt(subscription, topic, start)
+        for (_, topic), (_, error) in self._refused.items():
+            if not self._joined and not self._served.queues:
+                raise error  # this worker has nothing else to do
+            self._parts.emitter.emit(
+                BackendError(self._discovery.name, f"topic {topic}: {error}", DISCOVER_EVERY)
+            )
 
     def start(self) -> None:
         """Read from now on."""
         self._reading = True
         for reader in (*self._groups.values(), *self.fan_outs):
             reader.start()
-        if self._has_patterns:
+        if self._has_patterns or self._refused:
             self._discovery.start()
 
     async def stop(self) -> None:
@@ -120,6 +130,15 @@ class Subscriptions:
         return subscription.is_pattern and any(
             each.kind == "group" and self._registry.subscribed(each) is subscription for each in streams
         )
+
+    async def _attempt(self, subscription: Subscription, topic: str, start: Start) -> None:
+        """Serve a topic. One whose keys are damaged keeps the worker from no other: it is tried again."""
+        try:
+            await self._serve(subscription, topic, start)
+        except RequestRefused as error:
+            self._refused[subscription, topic] = start, error
+        else:
+            self._refused.pop((subscription, topic), None)
 
     async def _serve(self, subscription: Subscription, topic: str, start: Start) -> None:
         stream = subscription.stream(topic)
@@ -165,11 +184,16 @@ class Subscriptions:
 
     async def _discover(self) -> float | None:
         async with self._discovering:
-            streams = await self._backend.streams()
+            for (subscription, topic), (start, _) in list(self._refused.items()):
+                await self._attempt(subscription, topic, start)
+            streams = await self._backend.streams() if self._has_patterns else []
             for subscription in self._subscriptions:
                 if subscription.is_pattern:
                     for topic in _topics_of(subscription, streams):
-                        await self._serve(subscription, topic, BEGINNING)
+                        if (subscription, topic) not in self._refused:
+                            await self._attempt(subscription, topic, BEGINNING)
+        for _, error in self._refused.values():
+            raise error
         return DISCOVER_EVERY * random.uniform(0.8, 1.2)  # nosec B311 # jitter
 
 

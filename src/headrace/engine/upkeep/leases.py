@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from headrace.core.errors import RequestRefused
 from headrace.core.messages.message import Stream
 from headrace.core.runtime.clock import SECOND, microseconds
-from headrace.core.signals import LeaseChanged
+from headrace.core.signals import BackendError, LeaseChanged
 from headrace.core.values.bounds import LONGEST_US
 from headrace.engine.app_loop.retrying import with_retries
 from headrace.engine.emitter import Emitter
 from headrace.engine.intake.served_streams import ServedStreams
+from headrace.engine.service import LONGEST_BACKOFF
 from headrace.engine.streams import StreamRouter
 
 #: Seconds. With less, a worker would do nothing but renew. Another program may have stored any lease.
@@ -29,9 +31,18 @@ class Leases:
         self._on_change: list[Callable[[], None]] = []
 
     async def ask_for(self, backend: StreamRouter, emitter: Emitter) -> None:
-        """Declare the queues with this lease. It replaces an earlier lease, for all workers."""
+        """Declare the queues with this lease. It replaces an earlier lease, for all workers. A queue whose
+        keys are damaged does not keep the worker from the others."""
+        refused: dict[Stream, RequestRefused] = {}
         for stream in self._served.queues:
-            await self.add(stream, backend, emitter)
+            try:
+                await self.add(stream, backend, emitter)
+            except RequestRefused as error:
+                refused[stream] = error
+        for stream, refusal in refused.items():
+            if len(refused) == len(self._served.queues):
+                raise refusal
+            emitter.emit(BackendError("fetcher", f"queue {stream.name}: {refusal}", LONGEST_BACKOFF))
 
     async def add(self, stream: Stream, backend: StreamRouter, emitter: Emitter) -> None:
         """Declare one stream with this lease."""

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import msgspec
 
 from headrace.core.encoding.codec import BindingCodec
-from headrace.core.errors import UnverifiedPayload
+from headrace.core.errors import RequestRefused, UnverifiedPayload
 from headrace.core.messages.message import EXPIRED_TTL_US, Message, Stream
 from headrace.core.rules.rotation import Rotation
 from headrace.core.runtime.clock import SECOND
@@ -25,6 +25,7 @@ from headrace.core.schedules.schedule import (
 from headrace.core.schedules.schedule_record import (
     ScheduleRecord,
     ScheduleSwap,
+    Swapped,
     Timetable,
     advance,
     establish,
@@ -119,9 +120,7 @@ class ScheduleRunner(Service):
         """Make records for declared schedules that have none. Returns whether there were any."""
         known = {(record.stream, record.name) for record in table.records}
         missing = [establish(stream, name) for stream, name in self._declared.keys() - known]
-        if missing:
-            await self._backend.swap_schedules(missing)
-        return bool(missing)
+        return bool(missing) and bool(await self._swap(missing))
 
     def _active(self, table: Timetable) -> Iterator[tuple[Schedule, ScheduleRecord]]:
         for record in table.records:
@@ -143,14 +142,27 @@ class ScheduleRunner(Service):
         return LOOK if upcoming is None else (upcoming - now_us) / SECOND
 
     async def _fire(self, firings: Sequence[ScheduleSwap]) -> bool:
-        """Fire all in one request, so that a store can write them together. Returns whether one succeeded."""
-        answers = await self._backend.swap_schedules(firings)
-        fired = [firing for firing, answer in zip(firings, answers, strict=True) if answer.done]
+        """Fire the schedules. Returns whether one succeeded."""
+        fired = [firing for firing, answer in await self._swap(firings) if answer.done]
         if JobEnqueued in self._emitter.wanted:
             for firing in fired:
                 for message in firing.messages:
                     self._emitter.emit(JobEnqueued(message.id, message.task, firing.stream.name))
         return bool(fired)
+
+    async def _swap(self, swaps: Sequence[ScheduleSwap]) -> list[tuple[ScheduleSwap, Swapped]]:
+        """Swap all in one request, so that a store can write them together. When the keys of one queue are
+        damaged, the schedules of the others must go on."""
+        try:
+            return list(zip(swaps, await self._backend.swap_schedules(swaps), strict=True))
+        except RequestRefused as error:
+            queues = {swap.stream for swap in swaps}
+            if len(queues) > 1:
+                alone = [[swap for swap in swaps if swap.stream == queue] for queue in queues]
+                return [pair for some in alone for pair in await self._swap(some)]
+            for swap in swaps:
+                self._announce(swap.name, error)
+            return []
 
     def _message(self, schedule: Schedule, moment_us: int, now_us: int) -> Message:
         message = message_at(schedule, moment_us, now_us, self._codec)

@@ -194,8 +194,8 @@ class RedisStore(
         self._store.keep(stream)
         await self._store.demand("producer")
         await self._store.list_streams(stream)
+        self._leases[stream] = lease_us  # also when it is refused now: see `_heal`
         previous = await self._store.run(self._store.queue(stream).call(DECLARE_STREAM, lease_us))
-        self._leases[stream] = lease_us
         if self._store.is_cluster and stream.kind == "queue":
             await self.copy_figures(stream)
         return int(previous) if previous and previous.isdigit() and int(previous) != lease_us else None
@@ -346,9 +346,12 @@ class RedisStore(
             *(("HMGET", meta, "paused", "lease", "layout") for meta in metas),
             tolerates=lambda reply: is_out_of_memory(reply) or is_damaged(reply),
         )
-        self._store.check([reply for reply in (noted, *rows) if is_damaged(reply)], None)
+        if is_damaged(noted):
+            self._store.check([noted], None)
         paused_limits = await self.paused_tasks(revision, anew=anew)
-        known = dict(zip(streams, rows, strict=True))
+        known = {stream: row for stream, row in zip(streams, rows, strict=True) if not is_damaged(row)}
+        for stream in set(streams) - known.keys():
+            self._notices.warn(f"the keys of {stream.name!r} are damaged: see headrace doctor")
         leases = {stream: int(lease) for stream, (_, lease, _) in known.items() if lease and lease.isdigit()}
         moved_to = shown_target(seal if isinstance(seal, bytes) else None)
         if not moved_to:

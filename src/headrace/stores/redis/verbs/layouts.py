@@ -6,6 +6,7 @@ from __future__ import annotations
 from headrace.core.messages.message import Stream
 from headrace.core.rules.layout import WHOLE, Layout, decode_layout, encode_layout
 from headrace.stores.redis.scripts import SWAP_LAYOUT
+from headrace.stores.redis.server.faults import DamagedReply
 from headrace.stores.redis.server.server import RedisServer
 
 
@@ -13,7 +14,11 @@ class RedisLayouts:
     _store: RedisServer
 
     async def layout(self, stream: Stream) -> Layout:
-        return decode_layout(await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout"))
+        try:
+            stored = await self._store.command("HGET", self._store.queue(stream).keys.meta, "layout")
+        except DamagedReply:
+            stored = None  # as a layout that cannot be read: requests about other streams also ask for it
+        return decode_layout(stored)
 
     async def swap_layout(self, stream: Stream, expected: Layout, new: Layout) -> Layout:
         before = b"" if expected == WHOLE else encode_layout(expected)
