@@ -50,6 +50,8 @@ def _check_sqlite(backend: SqliteStore) -> None:
 async def _check_postgres(backend: PostgresStore) -> None:
     async def rows_of(connection: PostgresConnection, table: str) -> list[Row]:
         streams = "stream IN (SELECT stream FROM headrace.streams WHERE namespace = $1)"
+        if table == HISTORY_TABLE:  # of which a stream that is gone leaves nothing
+            streams += " OR stream NOT IN (SELECT stream FROM headrace.streams)"
         where = "namespace = $1" if table == "budgets" else streams
         return await connection.rows(f"SELECT * FROM headrace.{table} WHERE {where}", (backend._namespace,))
 

@@ -128,6 +128,7 @@ async def _run(plan: RoundPlan, store: TortureStore, logs: Path, recorder: Recor
     arena = Arena(program=program, fleet=fleet, store=store, random=Random(plan.seed), recorder=recorder)
     try:
         await fleet.start(workers=plan.workers, producers=plan.producers)
+        await fleet.until_sending()
         for fault in plan.faults:
             await briefly(plan.pause * arena.random.uniform(0.5, 1.5))
             await fault.inject(arena)

@@ -160,6 +160,7 @@ class Fleet:
         if rate is not None:
             self._environment[RATE] = str(rate)
         self._ready: set[str] = set()
+        self._accepted = 0
         self._wanted: dict[Role, int] = {"worker": 0, "producer": 0}
         self._filling = asyncio.Lock()
         self._reader = LogReader(folder)
@@ -177,6 +178,10 @@ class Fleet:
     async def start(self, *, workers: int, producers: int) -> None:
         self._wanted = {"worker": workers, "producer": producers}
         await self.fill_up()
+
+    async def until_sending(self) -> None:
+        """Wait until a message was accepted: a fault that comes before harms nothing."""
+        await self.until(self._is_sending, READY)
 
     async def fill_up(self) -> None:
         """Start others in place of those that are gone, and wait until they work."""
@@ -254,8 +259,19 @@ class Fleet:
         return [sys.executable, "-m", "headrace", "worker", target, "--log-level", "warning", *options]
 
     def _working(self) -> set[str]:
-        self._ready |= {fact.process for fact in self._reader.new() if fact.kind == "working"}
+        self._look()
         return self._ready
+
+    def _is_sending(self) -> bool:
+        self._look()
+        return self._accepted > 0
+
+    def _look(self) -> None:
+        for fact in self._reader.new():
+            if fact.kind == "working":
+                self._ready.add(fact.process)
+            elif fact.kind == "accepted":
+                self._accepted += 1
 
     def _recorder_of(self, member: Member) -> Recorder:
         """A log beside that of the member, in its name."""

@@ -190,6 +190,10 @@ GOOD: dict[str, Story] = {
     .add(2.0, "started", message="tick-2", run="worker-1/tick-2", wall=-2600.0)
     .add(2.1, "ended", message="tick-2", run="worker-1/tick-2", value="ok")
     .add(2.5, "schedule", "campaign", value="tick", due=1002.0),
+    "a job of a schedule that was cut off unseen, and the next worker began late": Story()
+    .fault(2.0, 2.1, "worker-1")
+    .add(9.0, "invoked", "worker-2", message="tick-0", plan=Plan(schedule="tick", every=1.0, attempts=2))
+    .ran(9.0, 9.1, message="tick-0", process="worker-2", attempt=2),
     "replayed": events()
     .add(6.0, "replayed", group="batch")
     .ran(7.0, 7.5, message="e1", group="batch")

@@ -11,9 +11,6 @@ from tests.torture.explanations import of_a_cut_run
 from tests.torture.facts import Fact
 from tests.torture.history import History, MessageStory, RunSpan
 
-#: Leases within which a job that was cut off before its first run begins again.
-UNSEEN = 3.0
-
 #: The fault of a blocked event loop.
 BLOCKED = "loop-blocked"
 
@@ -47,13 +44,10 @@ def _may_crash(history: History, first: RunSpan, second: RunSpan) -> bool:
 
 def _may_have_crashed(history: History, story: MessageStory, run: RunSpan) -> bool:
     """Whether a timeout may have ended it before, or a fault that is not gentle may have hit a worker that
-    held it. No process sent the job of a schedule: what cut it off was not long before."""
-    sent = story.invoked.at if story.invoked else 0.0
+    held it."""
     if _may_have_timed_out(story.invoked, run, run.started.attempt - 1):
         return True
-    if story.plan.schedule:
-        sent -= UNSEEN * history.lease
-    return _may_have_been_hit(history, sent, run.begin)
+    return _may_have_been_hit(history, story.sent_at, run.begin)
 
 
 def _may_have_timed_out(before: Fact | None, run: RunSpan, times: int) -> bool:

@@ -18,6 +18,7 @@ from headrace import (
     Event,
     HeadraceError,
     Published,
+    Refused,
     RetryPolicy,
     Topic,
     current_job,
@@ -192,9 +193,7 @@ class Publisher:
         chosen = [self.choose(topic, keyed=True) for _ in range(number)]
         for message, plan, _, _ in chosen:
             self._program.invoke(message, plan)
-        outcomes = await topic.publish_many(
-            [topic.message(news, **options) for _, _, news, options in chosen]
-        )
+        outcomes = await _outcomes(topic, [topic.message(news, **options) for _, _, news, options in chosen])
         for (message, _, _, _), outcome in zip(chosen, outcomes, strict=True):
             match outcome:
                 case Published(id):
@@ -210,7 +209,7 @@ class Publisher:
         for _ in range(2):
             message, plan, news, options = self.choose(topic, keyed=False)
             self._program.invoke(message, plan)
-            [outcome] = await topic.publish_many([topic.message(news, idempotency_key=key, **options)])
+            [outcome] = await _outcomes(topic, [topic.message(news, idempotency_key=key, **options)])
             match outcome:
                 case Published(id) | Duplicate(id):
                     self._program.accept(message, id, duplicate=isinstance(outcome, Duplicate))
@@ -234,6 +233,14 @@ class Publisher:
             await wide.replay(group="replayed", since="beginning")
         except HeadraceError:
             return  # the store is away, or the group is
+
+
+async def _outcomes(topic: Topic[News], drafts: list[Any]) -> list[Published | Duplicate | Refused]:
+    """What became of each event. When a new event loop cannot open the store, the call raises for all."""
+    try:
+        return await topic.publish_many(drafts)
+    except HeadraceError as error:
+        return [Refused(error)] * len(drafts)
 
 
 async def _steadily(publisher: Publisher) -> None:

@@ -32,7 +32,7 @@ def masked_body(id: str, body: bytes, codec: AppCodec | None, most: int | None) 
     envelope = decode_envelope(body)
     if most is not None and len(envelope.payload) > most:
         return encode_envelope(msgspec.structs.replace(envelope, payload=b""))
-    associated = arguments_data(id, envelope.task, envelope.headers)
+    associated = arguments_data(envelope.id, envelope.task, envelope.headers)
     payload = opened(id, envelope, codec, associated)
     if _SECRET.search(payload) is None:
         return body

@@ -182,12 +182,13 @@ class QueueKeys:
         kept = (self.meta, self.end_record_prefix, self._key("u:"), self.producers)
         #: The keys that are set aside when the content moves to another store.
         self.content = tuple(key for key in (*self.all, *children) if key not in kept)
-        #: The keys of a queue that hold nothing once its lines are empty.
+        #: The keys of a queue that do not move: its history, and what holds nothing once its lines are empty.
         self.beside_content: tuple[bytes, ...] = ()
         if stream.kind == "queue":
             self.content += tuple(map(self._key, ("lined", "parked", "keys")))
             of_limits = map(self._key, ("blocked", "limits/figures", "limits/overrides"))
-            self.beside_content = (*self.tickets.values(), self.by_lane["x"], *of_limits)
+            of_history = (self.history, self._key("history/heads"), self._key("history/contents"))
+            self.beside_content = (*self.tickets.values(), self.by_lane["x"], *of_limits, *of_history)
         else:
             topic = TopicKeys(namespace, stream.topic)
             of_group = (self._key("parked"), self._key("keys"), self._key("deferred"))

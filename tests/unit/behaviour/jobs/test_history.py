@@ -221,6 +221,17 @@ async def test_encrypted_arguments_stay_encrypted(make_app: MakeApp) -> None:
     assert b"ann-plain" not in entry.content
 
 
+async def test_encrypted_arguments_that_may_replace_others_are_kept(make_app: MakeApp) -> None:
+    app = make_app(codec=EncryptedCodec(new_key()))
+
+    @app.task(on_duplicate="replace")
+    async def log_in(user: str, password: Secret[str]) -> None: ...
+
+    job = await log_in.with_(unique_key="k").enqueue("ann", Secret("hunter2"))
+    await app.worker().run(burst=True)
+    assert (await job.info()).args == ("ann", "***")
+
+
 async def test_history_0_keeps_nothing(make_app: MakeApp) -> None:
     app = make_app(history=0)
 

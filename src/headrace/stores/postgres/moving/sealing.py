@@ -50,7 +50,7 @@ async def delete_some(transaction: PostgresTransaction) -> bool:
     left = DELETED
     aside = (transaction.namespace + ASIDE,)
     for (number,) in await transaction.rows(moving_statements.LIST_NUMBERS, aside):
-        for statement in (moving_statements.FORGET_MESSAGES, moving_statements.FORGET_EVENTS):
+        for statement in moving_statements.FORGET_SOME:
             left -= await transaction.change(statement, (number, left))
             if left <= 0:
                 return True

@@ -59,7 +59,14 @@ DELETE FROM headrace.events WHERE ctid = ANY (ARRAY(
     SELECT ctid FROM headrace.events WHERE stream = $1 LIMIT $2))
 """
 
-# What is left of a stream without messages and events.
+FORGET_HISTORY = """
+DELETE FROM headrace.history WHERE ctid = ANY (ARRAY(
+    SELECT ctid FROM headrace.history WHERE stream = $1 LIMIT $2))
+"""
+
+FORGET_SOME = (FORGET_MESSAGES, FORGET_EVENTS, FORGET_HISTORY)
+
+# What is left of a stream without messages, events and history.
 FORGET_STREAM = (
     "DELETE FROM headrace.producers WHERE stream = $1",
     "DELETE FROM headrace.unique_keys WHERE stream = $1",

@@ -40,7 +40,7 @@ def delete_some(transaction: Transaction) -> bool:
     connection, aside = transaction.connection, transaction.namespace + ASIDE
     left = DELETED
     for (number,) in connection.rows(moving_statements.LIST_NUMBERS, (aside,)):
-        for statement in (moving_statements.FORGET_MESSAGES, moving_statements.FORGET_EVENTS):
+        for statement in moving_statements.FORGET_SOME:
             left -= connection.change(statement, (number, left))
             if left <= 0:
                 return True

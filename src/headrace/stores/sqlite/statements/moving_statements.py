@@ -51,7 +51,14 @@ DELETE FROM headrace_events WHERE event IN (
     SELECT event FROM headrace_events WHERE event BETWEEN ?1 << 40 AND (?1 + 1 << 40) - 1 LIMIT ?2)
 """
 
-# What is left of a stream without messages and events.
+FORGET_HISTORY = """
+DELETE FROM headrace_history WHERE rowid IN (
+    SELECT rowid FROM headrace_history WHERE stream = ?1 LIMIT ?2)
+"""
+
+FORGET_SOME = (FORGET_MESSAGES, FORGET_EVENTS, FORGET_HISTORY)
+
+# What is left of a stream without messages, events and history.
 FORGET_STREAM = (
     "DELETE FROM headrace_producers WHERE stream = ?",
     "DELETE FROM headrace_unique_keys WHERE stream = ?",
@@ -62,6 +69,7 @@ FORGET_STREAM = (
     "DELETE FROM headrace_outgoing WHERE stream = ?",
     "DELETE FROM headrace_outboxes WHERE stream = ?",
     *limit_statements.FORGET_LINES,
+    "DELETE FROM headrace_history_sizes WHERE stream = ?",
     "DELETE FROM headrace_streams WHERE stream = ?",
 )
 

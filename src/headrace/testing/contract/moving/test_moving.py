@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator
 import pytest
 
 from headrace.core.errors import ConfigurationError, StoreMoved
+from headrace.core.history.entry import HistoryEntry
+from headrace.core.history.recording import Recording, RingLimits
 from headrace.core.messages.message import Stream, UniqueKey, group_stream
 from headrace.core.messages.outcome import Done, Kept, Verdict
 from headrace.core.moving.moving import (
@@ -168,6 +170,21 @@ async def test_a_store_that_was_moved_is_empty_and_stays_sealed(stand: Stand, ta
     with pytest.raises(StoreMoved):
         await stand.add()
     assert await target.claim_ids() == ["first", "second"]
+
+
+async def test_the_history_does_not_outlive_the_move(stand: Stand, target: Stand) -> None:
+    if not isinstance(stand.backend.store, Recording):
+        pytest.skip("a history is a capability: it is not Recording")
+    await stand.add("first")
+    ended = HistoryEntry("ended", "greet", "succeeded", stand.now_us(), b"its arguments")
+    await stand.backend.record_history(WORK, [ended], RingLimits())
+
+    await move(stand, target)
+
+    await moving(stand).set_seal(None)
+    await stand.backend.declare_stream(WORK, 30_000_000)
+    assert not (await stand.backend.history(WORK)).items
+    assert await target.claim_ids() == ["first"]
 
 
 async def test_a_worker_learns_where_everything_is(stand: Stand, target: Stand) -> None:
