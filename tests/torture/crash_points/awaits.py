@@ -49,6 +49,7 @@ OTHERS: Final = frozenset(
         "source",
         "stored",
         "subscriptions",
+        "target",
     }
 )
 
