@@ -11,7 +11,7 @@ import msgspec
 from headrace.app import App
 from headrace.cli.output.progress import ProgressBar
 from headrace.cli.output.render import compact_json, echo, error_text, json_option, show_json
-from headrace.cli.target.arguments import call_from_json
+from headrace.cli.target.arguments import FORMS, call_from_json
 from headrace.cli.target.completion import complete_app, complete_queue, complete_task
 from headrace.cli.target.option_types import span_option
 from headrace.cli.target.store import located, opened
@@ -42,7 +42,7 @@ NOTICE = 1.0
 @click.command()
 @click.argument("target", metavar="MODULE:APP", shell_complete=complete_app)
 @click.argument("task", shell_complete=complete_task)
-@click.argument("arguments", metavar="[JSON]", required=False)
+@click.argument("arguments", metavar="[JSON]", nargs=-1)
 @click.option("--delay", type=span_option, metavar="SPAN", help="Run it after 90 (seconds), 15m, 2h or 3d.")
 @click.option(
     "--queue", metavar="QUEUE", help="Another queue than the task's.", shell_complete=complete_queue
@@ -69,7 +69,7 @@ NOTICE = 1.0
 def enqueue(
     target: str,
     task: str,
-    arguments: str | None,
+    arguments: tuple[str, ...],
     source: str | None,
     wait: bool,
     longest: float | None,
@@ -90,12 +90,13 @@ def enqueue(
       headrace enqueue shop:app add --from numbers.jsonl --queue slow
     """
     given = cast(CallOverrides, {name: value for name, value in options.items() if value is not None})
+    text = _only(arguments)
     if source is not None:
-        _check_many(arguments is not None, wait, given)
+        _check_many(text is not None, wait, given)
         _enqueue_many(target, task, source, given, as_json=as_json)
         return
     with opened(located(target)) as app:
-        call = call_from_json(find_task(app, task, target), arguments)
+        call = call_from_json(find_task(app, task, target), text)
         job = _stored(app, call.with_(**given))
         if not as_json:
             _tell(job)
@@ -117,6 +118,13 @@ class JobEnd(TypedDict, total=False):
     error: str
     reason: str
     traceback: str
+
+
+def _only(arguments: tuple[str, ...]) -> str | None:
+    """The JSON text. Users of other tools write the arguments of the task one by one."""
+    if len(arguments) > 1:
+        raise click.UsageError(f"All arguments of the task are one JSON text: {FORMS}.")
+    return arguments[0] if arguments else None
 
 
 def _check_many(arguments: bool, wait: bool, given: CallOverrides) -> None:

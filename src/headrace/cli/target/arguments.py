@@ -17,7 +17,9 @@ from headrace.events.topic import Topic
 from headrace.jobs.task import Call, Task
 
 _TOO_DEEP = "nested too deeply: lists and objects within each other, some hundreds are possible"
-_FORMS = """write a list, such as '[1, 2]', or an object, such as '{"a": 1}'"""
+
+#: How arguments are written.
+FORMS = """write a list, such as '[1, 2]', or an object, such as '{"a": 1}'"""
 
 
 def call_from_json(task: Task[Any, Any], text: str | None) -> Call[Any]:
@@ -56,7 +58,7 @@ def _parsed(text: str | None) -> tuple[list[Any], dict[str, Any]]:
     try:
         value = msgspec.json.decode(text) if text else []
     except msgspec.DecodeError as error:
-        raise ConfigurationError(f"the arguments are no JSON ({error}): {_FORMS}") from None
+        raise ConfigurationError(f"the arguments are no JSON ({error}): {FORMS}") from None
     except RecursionError:
         raise ConfigurationError(f"the arguments are {_TOO_DEEP}") from None
     match value:
@@ -65,7 +67,7 @@ def _parsed(text: str | None) -> tuple[list[Any], dict[str, Any]]:
         case dict():
             return [], value
         case _:
-            raise ConfigurationError(f"{text} is neither a list nor an object of arguments: {_FORMS}")
+            raise ConfigurationError(f"{text} is neither a list nor an object of arguments: {FORMS}")
 
 
 def _function(task: Task[Any, Any]) -> Callable[..., Any]:

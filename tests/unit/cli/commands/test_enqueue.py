@@ -111,6 +111,15 @@ def test_arguments_that_do_not_fit_are_refused_and_nothing_is_sent(
     assert nothing_was_sent(app)
 
 
+def test_arguments_that_are_written_one_by_one_are_refused_with_the_way_to_write_them(
+    app: App, headrace: Shell
+) -> None:
+    result = headrace("enqueue", "shop:app", "shop.add", "2", "3")
+    assert result.exit_code == 2
+    assert "write a list, such as '[1, 2]'" in " ".join(result.stderr.split())
+    assert nothing_was_sent(app)
+
+
 def test_an_unknown_task_is_answered_with_those_that_are_nearly_it(app: App, headrace: Shell) -> None:
     assert "did you mean shop.flaky?" in headrace.refused("enqueue", "shop:app", "flakey")
     assert "it has shop.add, shop.flaky" in headrace.refused("enqueue", "shop:app", "xyzzy")
