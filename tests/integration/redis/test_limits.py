@@ -224,14 +224,14 @@ async def test_the_ticket_of_a_worker_that_died_delays_no_other(bench: Bench, re
 
 
 async def test_a_worker_that_leaves_forgets_its_name_where_lines_are_out_of_use(bench: Bench) -> None:
-    """A read that was under way when the lines went out of use brings the name back."""
+    """A read that was under way when the lines went out of use brings the name back, on newer servers also
+    when it brings nothing."""
     await limit_to(bench, 1)
     await add(bench)
     await drained(bench)
     await bench.backend.prune(limit=100)
     ticket = f"{{{bench.namespace}:q:{STREAM.name}}}:s:normal/open"
-    await bench.command("XREADGROUP", "GROUP", GROUP, "worker", "COUNT", 1, "STREAMS", ticket, ">")
-    assert await bench.command("XINFO", "CONSUMERS", ticket, GROUP) != []
+    await bench.command("XGROUP", "CREATECONSUMER", ticket, GROUP, "worker")
     await leave(bench.backend, "worker", STREAM)
     assert await bench.command("XINFO", "CONSUMERS", ticket, GROUP) == []
 
