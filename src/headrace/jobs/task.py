@@ -42,7 +42,7 @@ class Call(msgspec.Struct, Generic[R], frozen=True):
 
     def __hash__(self) -> int:
         # Arguments need not be hashable.
-        return hash((self.task, len(self.args), *self.kwargs))
+        return hash((self.task, len(self.args), frozenset(self.kwargs)))
 
     def __repr__(self) -> str:
         return f"<Call of {self.task.name}>"

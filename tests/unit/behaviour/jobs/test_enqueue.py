@@ -59,6 +59,7 @@ async def test_calls_are_values(app: App) -> None:
     assert call not in (add.call(3, b=[5]), call.with_(priority="high"))
     assert {call, add.call(2, b=[5])} == {call}
     assert remote.call(1) == remote.call(1)
+    assert {remote.call(a=1, b=2), remote.call(b=2, a=1)} == {remote.call(a=1, b=2)}
 
 
 async def test_a_call_can_be_kept_and_enqueued_later(app: App) -> None:
